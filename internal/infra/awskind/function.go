@@ -86,7 +86,9 @@ type LambdaInvocation struct {
 
 // Kind implements [graph.Resource].
 func (LambdaInvocation) Kind() graph.Kind {
-	const answerWithin = 300 // seconds; CloudFormation's default is an hour
+	// Seconds. Lambda runs a failed event again after one and after two more minutes, a minute each: six minutes in all.
+	// CloudFormation's default is an hour.
+	const answerWithin = 600
 
 	return graph.Kind{
 		Name:                 "lambda-invocation",

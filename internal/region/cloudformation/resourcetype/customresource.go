@@ -5,6 +5,7 @@ package resourcetype
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -102,6 +103,15 @@ func runCustomRequest(ctx context.Context, req *Request, kind string, more templ
 			"Payload":        payload,
 		})
 	})
+	if errors.Is(err, ErrWaitTimeout) {
+		return "", fmt.Errorf(
+			"CloudFormation did not receive a response from your Custom Resource. "+
+				"Please check your logs for requestId [%s]. If you are using the Python cfn-response module, "+
+				"you may need to update your Lambda function code so that CloudFormation can attach the updated version.",
+			id,
+		)
+	}
+
 	if err != nil {
 		return "", err
 	}
