@@ -93,8 +93,8 @@ const (
 	codeInvalidVPCIDNotFound                    errorCode = "InvalidVpcID.NotFound"
 	codeInvalidVPCPeeringConnectionIDNotFound   errorCode = "InvalidVpcPeeringConnectionID.NotFound"
 	codeInvalidZoneNotFound                     errorCode = "InvalidZone.NotFound"
-	codeLaunchTemplateLimitExceeded             errorCode = "LaunchTemplateLimitExceeded"
-	codeLaunchTemplateVersionLimitExceeded      errorCode = "LaunchTemplateVersionLimitExceeded"
+	codeMaxTemplateLimitExceeded                errorCode = "MaxTemplateLimitExceeded"
+	codeMaxTemplateVersionLimitExceeded         errorCode = "MaxTemplateVersionLimitExceeded"
 	codeMissingInput                            errorCode = "MissingInput"
 	codeMissingParameter                        errorCode = "MissingParameter"
 	codeNATGatewayLimitExceeded                 errorCode = "NatGatewayLimitExceeded"
@@ -225,7 +225,7 @@ func notFound(id string) error {
 		"acl":      codeInvalidNetworkACLIDNotFound,
 		"eni":      codeInvalidNetworkInterfaceIDNotFound,
 		"vol":      codeInvalidVolumeNotFound,
-		"lt":       "InvalidLaunchTemplateId.NotFoundException",
+		"lt":       codeInvalidLaunchTemplateIDNotFound,
 		"i":        codeInvalidInstanceIDNotFound,
 		"ami":      codeInvalidAMIIDNotFound,
 		"key":      codeInvalidKeyPairNotFound,

@@ -91,7 +91,7 @@ func (s launchTemplateHandlers) checkNewTemplate(name string) error {
 
 	if len(s.st.Templates) >= s.cfg.Quotas.Templates {
 		return newErrorf(
-			codeLaunchTemplateLimitExceeded,
+			codeMaxTemplateLimitExceeded,
 			"The maximum number of launch templates (%d) has been reached.",
 			s.cfg.Quotas.Templates,
 		)

@@ -258,7 +258,7 @@ func (s launchTemplateHandlers) createLaunchTemplateVersion(
 func (s launchTemplateHandlers) checkNewVersion(id string, description *string) error {
 	if len(s.st.Versions[id]) >= s.cfg.Quotas.TemplateVersions {
 		return newErrorf(
-			codeLaunchTemplateVersionLimitExceeded,
+			codeMaxTemplateVersionLimitExceeded,
 			"The maximum number of versions (%d) of launch template %s has been reached.",
 			s.cfg.Quotas.TemplateVersions,
 			id,
