@@ -92,11 +92,6 @@ type ErrorDetail struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// Errorf returns an [Error] with status 400 and a formatted message.
-func Errorf(code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 // Caller is the identity that signed a request.
 type Caller struct {
 	Account     string // 12 digits
