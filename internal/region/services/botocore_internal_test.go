@@ -136,11 +136,12 @@ func (c *shapeComparison) sendNewerMembers(op wire.Operation, shape *botocoreSha
 // compareStructures compares the members of a struct with those of a shape.
 func (c *shapeComparison) compareStructures(t reflect.Type, shape *botocoreShape, isInput bool) {
 	name := path.Base(t.PkgPath()) + "." + t.Name()
-	if pair := fmt.Sprintf("%s %p", name, shape); c.seen[pair] {
+	pair := fmt.Sprintf("%s %p", name, shape)
+	if c.seen[pair] {
 		return
-	} else {
-		c.seen[pair] = true
 	}
+
+	c.seen[pair] = true
 
 	byName := map[string]string{}
 	for member := range shape.Members {
