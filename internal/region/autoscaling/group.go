@@ -148,8 +148,8 @@ func (s *Service) addNewGroup(
 		)
 
 	case s.st.Groups[name] != nil:
-		return nil, wire.Errorf(
-			"AlreadyExists",
+		return nil, newErrorf(
+			codeAlreadyExists,
 			"AutoScalingGroup by this name already exists - A group with the name %s already exists",
 			name,
 		)
@@ -157,8 +157,8 @@ func (s *Service) addNewGroup(
 	case in.MinSize == nil || in.MaxSize == nil:
 		return nil, validationError("MinSize and MaxSize are required")
 	case len(s.st.Groups) >= s.cfg.MaxGroups:
-		return nil, wire.Errorf(
-			"LimitExceeded",
+		return nil, newErrorf(
+			codeLimitExceeded,
 			"The number of groups has reached its limit of %d",
 			s.cfg.MaxGroups,
 		)
@@ -257,20 +257,20 @@ func (s *Service) deleteAutoScalingGroup(
 		return &sdk.DeleteAutoScalingGroupOutput{}, nil
 	case force:
 	case g.Shape.WarmPoolConfiguration != nil:
-		return nil, wire.Errorf(
-			"ResourceInUse",
+		return nil, newErrorf(
+			codeResourceInUse,
 			"You cannot delete an AutoScalingGroup while there is a warm pool associated with it.",
 		)
 
 	case *g.Shape.DesiredCapacity > 0:
-		return nil, wire.Errorf(
-			"ResourceInUse",
+		return nil, newErrorf(
+			codeResourceInUse,
 			"You cannot delete an AutoScalingGroup while there are instances still in the group.",
 		)
 
 	default:
-		return nil, wire.Errorf(
-			"ScalingActivityInProgress",
+		return nil, newErrorf(
+			codeScalingActivityInProgress,
 			"You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.",
 		)
 	}

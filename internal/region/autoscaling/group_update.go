@@ -6,7 +6,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) updateAutoScalingGroup(
@@ -18,8 +17,8 @@ func (s *Service) updateAutoScalingGroup(
 	}
 
 	if g.Deleting {
-		return nil, wire.Errorf(
-			"ScalingActivityInProgress",
+		return nil, newErrorf(
+			codeScalingActivityInProgress,
 			"AutoScalingGroup %s is being deleted",
 			sdkshape.String(in.AutoScalingGroupName),
 		)

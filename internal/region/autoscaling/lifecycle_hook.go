@@ -72,7 +72,11 @@ func (s lifecycleHandlers) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk
 	h, exists := g.Hooks[name]
 	if !exists {
 		if len(g.Hooks) >= maxHooks {
-			return nil, wire.Errorf("LimitExceeded", "The number of lifecycle hooks has reached its limit of %d", maxHooks)
+			return nil, newErrorf(
+				codeLimitExceeded,
+				"The number of lifecycle hooks has reached its limit of %d",
+				maxHooks,
+			)
 		}
 
 		h = lifecycleHook{DefaultResult: resultAbandon, HeartbeatSeconds: defaultHeartbeat}

@@ -320,7 +320,7 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Acces
 
 // validationError returns AWS's error for a request that is not valid.
 func validationError(format string, args ...any) error {
-	return wire.Errorf("ValidationError", format, args...)
+	return newErrorf(codeValidation, format, args...)
 }
 
 // findGroup returns the group of a name.
@@ -392,5 +392,5 @@ func parsePageSize(size *int64, sizes pageSizes) (int64, error) {
 }
 
 func invalidToken(token *string) error {
-	return wire.Errorf("InvalidNextToken", "The token '%s' is invalid", sdkshape.String(token))
+	return newErrorf(codeInvalidNextToken, "The token '%s' is invalid", sdkshape.String(token))
 }

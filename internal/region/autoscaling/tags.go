@@ -37,7 +37,7 @@ func checkTags(tags []*sdk.Tag) error {
 	}
 
 	if len(tags) > 50 {
-		return wire.Errorf("LimitExceeded", "At most 50 tags are allowed")
+		return newErrorf(codeLimitExceeded, "At most 50 tags are allowed")
 	}
 
 	return nil

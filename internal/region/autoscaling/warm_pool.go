@@ -44,7 +44,7 @@ func (s *Service) putWarmPool(in *sdk.PutWarmPoolInput) (*sdk.PutWarmPoolOutput,
 
 	switch {
 	case g.Deleting:
-		return nil, wire.Errorf("ScalingActivityInProgress", "The group is being deleted")
+		return nil, newErrorf(codeScalingActivityInProgress, "The group is being deleted")
 	case g.Shape.MixedInstancesPolicy != nil:
 		return nil, validationError(
 			"You can't add a warm pool to an Auto Scaling group that has a mixed instances policy.",
@@ -79,8 +79,8 @@ func (s *Service) deleteWarmPool(in *sdk.DeleteWarmPoolInput) (*sdk.DeleteWarmPo
 		)
 
 	case len(g.Warm) > 0 && !isTrue(in.ForceDelete):
-		return nil, wire.Errorf(
-			"ResourceInUse",
+		return nil, newErrorf(
+			codeResourceInUse,
 			"You cannot delete a warm pool while there are instances in it.",
 		)
 	}

@@ -188,7 +188,7 @@ func (s changeSetHandlers) stackForChangeSet(in *sdk.CreateChangeSetInput, kind 
 
 	for _, cs := range st.ChangeSets {
 		if cs.Name == sdkshape.String(in.ChangeSetName) && !cs.isExecuted() {
-			return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "ChangeSet %s already exists", cs.Name)
+			return nil, newErrorf(codeAlreadyExists, "ChangeSet %s already exists", cs.Name)
 		}
 	}
 
@@ -284,11 +284,7 @@ func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSe
 		}
 	}
 
-	return nil, nil, &wire.Error{
-		Code:    "ChangeSetNotFound",
-		Message: "ChangeSet [" + want + "] does not exist",
-		Status:  404,
-	}
+	return nil, nil, newErrorf(codeChangeSetNotFound, "ChangeSet [%s] does not exist", want)
 }
 
 func (s changeSetHandlers) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {
@@ -341,8 +337,8 @@ func (s changeSetHandlers) executeChangeSet(
 	}
 
 	if cs.Execution != sdk.ExecutionStatusAvailable {
-		return nil, wire.Errorf(
-			"InvalidChangeSetStatus",
+		return nil, newErrorf(
+			codeInvalidChangeSetStatus,
 			"ChangeSet [%s] cannot be executed in its current status of [%s]",
 			cs.ID,
 			cs.Status,

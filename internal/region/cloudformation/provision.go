@@ -51,7 +51,7 @@ func handlerCode(service string) string {
 		}
 	}
 
-	return "InvalidRequest"
+	return string(codeInvalidRequest)
 }
 
 // propertiesJSON returns properties as JSON text, as events show them.

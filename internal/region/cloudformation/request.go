@@ -303,7 +303,7 @@ func checkCapabilities(t *template.Template, given []string) error {
 		return nil
 	}
 
-	return wire.Errorf(sdk.ErrCodeInsufficientCapabilitiesException, "Requires capabilities : [%s]", need)
+	return newErrorf(codeInsufficientCapabilities, "Requires capabilities : [%s]", need)
 }
 
 // stackCaller returns the identity that creates a stack's resources: the caller, or the role that the request

@@ -192,7 +192,11 @@ func (s *Service) callService(
 ) (template.Object, error) {
 	v, ok := s.services[service]
 	if !ok {
-		return nil, wire.Errorf("ServiceUnavailable", "the region does not have the service %s", service)
+		return nil, newErrorf(
+			codeServiceUnavailable,
+			"the region does not have the service %s",
+			service,
+		)
 	}
 
 	out, err := wire.CallOperation(ctx, v, op, func(shape any) error {
@@ -204,7 +208,7 @@ func (s *Service) callService(
 		d := json.NewDecoder(strings.NewReader(string(b)))
 		d.DisallowUnknownFields()
 		if err := d.Decode(shape); err != nil {
-			return wire.Errorf("InvalidRequest", "the input of %s is invalid: %v", op, err)
+			return newErrorf(codeInvalidRequest, "the input of %s is invalid: %v", op, err)
 		}
 
 		return nil

@@ -5,11 +5,8 @@ package cloudformation
 import (
 	"regexp"
 
-	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
-
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // stackSettings are the settings of a stack that are not part of its content.
@@ -44,11 +41,11 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	}
 
 	if old != nil {
-		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
+		return nil, newErrorf(codeAlreadyExists, "Stack [%s] already exists", in.name)
 	}
 
 	if s.state.countStacks() >= s.cfg.MaxStacks {
-		return nil, wire.Errorf(sdk.ErrCodeLimitExceededException, "Limit for stack has been exceeded")
+		return nil, newError(codeLimitExceeded)
 	}
 
 	st := &stack{

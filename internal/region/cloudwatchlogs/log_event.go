@@ -11,7 +11,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudwatchlogs"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The limits of the region and of CloudWatch Logs (CloudWatch Logs API reference).
@@ -71,7 +70,7 @@ func (s *Service) describeLogStreams(in *sdk.DescribeLogStreamsInput) (*sdk.Desc
 		names,
 		limit,
 		in.NextToken,
-		wire.Errorf(sdk.ErrCodeInvalidParameterException, "The specified nextToken is invalid."),
+		newErrorf(codeInvalidParameter, "The specified nextToken is invalid."),
 	)
 	out := &sdk.DescribeLogStreamsOutput{LogStreams: []*sdk.LogStream{}, NextToken: next}
 
@@ -136,7 +135,7 @@ func (s *Service) filterLogEvents(in *sdk.FilterLogEventsInput) (*sdk.FilterLogE
 	}
 
 	key := func(e *sdk.FilteredLogEvent) string { return *e.EventId }
-	bad := wire.Errorf(sdk.ErrCodeInvalidParameterException, "The specified nextToken is invalid.")
+	bad := newErrorf(codeInvalidParameter, "The specified nextToken is invalid.")
 	page, next, err := sdkshape.PaginateList(found, key, limit, in.NextToken, bad)
 
 	return &sdk.FilterLogEventsOutput{Events: page, NextToken: next}, err

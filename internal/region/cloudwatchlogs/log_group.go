@@ -38,8 +38,8 @@ func (s *Service) createLogGroup(
 	name := sdkshape.String(in.LogGroupName)
 	if len(name) > maxNameLength || !regexp.MustCompile(`^[.\-_/#A-Za-z0-9]+$`).MatchString(name) ||
 		strings.HasPrefix(name, "aws/") {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidParameterException,
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"1 validation error detected: Value '%s' at 'logGroupName' failed to satisfy constraint: "+
 				"Member must satisfy regular expression pattern: [\\.\\-_/#A-Za-z0-9]+",
 			name,
@@ -51,10 +51,7 @@ func (s *Service) createLogGroup(
 	}
 
 	if s.st.Groups[name] != nil {
-		return nil, wire.Errorf(
-			sdk.ErrCodeResourceAlreadyExistsException,
-			"The specified log group already exists",
-		)
+		return nil, newError(codeResourceAlreadyExists)
 	}
 
 	g := &logGroup{
@@ -91,8 +88,8 @@ func (s *Service) describeLogGroups(in *sdk.DescribeLogGroupsInput) (*sdk.Descri
 	}
 
 	if limit > maxGroupsPerPage {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidParameterException,
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"1 validation error detected: Value '%d' at 'limit' failed to satisfy constraint: "+
 				"Member must have value less than or equal to %d",
 			limit,
@@ -101,8 +98,8 @@ func (s *Service) describeLogGroups(in *sdk.DescribeLogGroupsInput) (*sdk.Descri
 	}
 
 	if in.LogGroupNamePattern != nil && in.LogGroupNamePrefix != nil {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidParameterException,
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"LogGroup name prefix and LogGroup name pattern are mutually exclusive parameters.",
 		)
 	}
@@ -116,7 +113,7 @@ func (s *Service) describeLogGroups(in *sdk.DescribeLogGroupsInput) (*sdk.Descri
 		names,
 		limit,
 		in.NextToken,
-		wire.Errorf(sdk.ErrCodeInvalidParameterException, "The specified nextToken is invalid."),
+		newErrorf(codeInvalidParameter, "The specified nextToken is invalid."),
 	)
 	out := &sdk.DescribeLogGroupsOutput{LogGroups: []*sdk.LogGroup{}, NextToken: next}
 
@@ -154,8 +151,8 @@ func (s *Service) putRetentionPolicy(in *sdk.PutRetentionPolicyInput) (*sdk.PutR
 	}
 
 	if !slices.Contains(retentions(), *in.RetentionInDays) {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidParameterException,
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"1 validation error detected: Value '%d' at 'retentionInDays' failed to satisfy constraint: "+
 				"Member must satisfy enum value set: [1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, "+
 				"731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]",
@@ -190,8 +187,8 @@ func (g *logGroup) addTags(tags map[string]*string) error {
 		value := sdkshape.String(v)
 		if k == "" || len([]rune(k)) > maxTagKeyLength || len([]rune(value)) > maxTagValueLength ||
 			strings.HasPrefix(strings.ToLower(k), "aws:") {
-			return wire.Errorf(
-				sdk.ErrCodeInvalidParameterException,
+			return newErrorf(
+				codeInvalidParameter,
 				"The tag '%s' is not valid: a key has 1 to %d characters and does not begin with aws:, "+
 					"a value has up to %d characters",
 				k,
@@ -206,7 +203,7 @@ func (g *logGroup) addTags(tags map[string]*string) error {
 	}
 
 	if count > maxTags {
-		return wire.Errorf(sdk.ErrCodeTooManyTagsException, "A resource can have no more than %d tags.", maxTags)
+		return newErrorf(codeTooManyTags, "A resource can have no more than %d tags.", maxTags)
 	}
 
 	for k, v := range tags {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go/service/cloudwatchlogs"
-
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -167,7 +165,7 @@ func (s *Service) nameFromARN(arn string) string {
 }
 
 func newNotFoundError(message string) error {
-	return wire.Errorf(sdk.ErrCodeResourceNotFoundException, "%s", message)
+	return newErrorf(codeResourceNotFound, "%s", message)
 }
 
 // findGroup returns the group of a name.

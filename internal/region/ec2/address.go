@@ -67,7 +67,7 @@ func (s addressHandlers) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.All
 	}
 
 	if len(s.st.Addresses) >= s.cfg.Quotas.Addresses {
-		return nil, wire.Errorf("AddressLimitExceeded", "The maximum number of addresses has been reached.")
+		return nil, newError(codeAddressLimitExceeded)
 	}
 
 	id := s.newID("eipalloc")
@@ -98,8 +98,8 @@ func (st *serviceState) findAddress(id *string) (*sdk.Address, error) {
 
 	a := st.Addresses[str(id)]
 	if a == nil {
-		return nil, wire.Errorf(
-			"InvalidAllocationID.NotFound",
+		return nil, newErrorf(
+			codeInvalidAllocationIDNotFound,
 			"The allocation ID '%s' does not exist",
 			str(id),
 		)
@@ -135,7 +135,7 @@ func refuseRelease(st *serviceState, a *sdk.Address) error {
 		return newNotOwnedError()
 	}
 
-	return wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
+	return newErrorf(codeInvalidIPAddressInUse, "Address %s is in use.", str(a.PublicIp))
 }
 
 // isHeldByService reports whether an interface of an AWS service has the address.
@@ -147,7 +147,10 @@ func (st *serviceState) isHeldByService(a *sdk.Address) bool {
 
 // newNotOwnedError returns the error about an address that an AWS service has.
 func newNotOwnedError() error {
-	return wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
+	return newErrorf(
+		codeAuthFailure,
+		"You do not have permission to access the specified resource.",
+	)
 }
 
 // setAddressAssociation associates an Elastic IP address with a network interface.
@@ -194,8 +197,8 @@ func (st *serviceState) findInterfaceToAssociate(
 		}
 
 		if !isLive(i) {
-			return nil, wire.Errorf(
-				"InvalidInstanceID",
+			return nil, newErrorf(
+				codeInvalidInstanceID,
 				"The instance '%s' is not in a valid state for this operation.",
 				str(i.InstanceId),
 			)
@@ -214,8 +217,8 @@ func (st *serviceState) findInterfaceToAssociate(
 	}
 
 	if st.vpcInternetGateway(str(n.VpcId)) == nil {
-		return nil, wire.Errorf(
-			"Gateway.NotAttached",
+		return nil, newErrorf(
+			codeGatewayNotAttached,
 			"Network %s is not attached to any internet gateway",
 			str(n.VpcId),
 		)
@@ -239,8 +242,8 @@ func (s addressHandlers) associateAddress(
 
 	free := in.AllowReassociation == nil || *in.AllowReassociation
 	if a.AssociationId != nil && str(a.NetworkInterfaceId) != str(n.NetworkInterfaceId) && !free {
-		return nil, wire.Errorf(
-			"Resource.AlreadyAssociated",
+		return nil, newErrorf(
+			codeResourceAlreadyAssociated,
 			"resource %s is already associated with associate-id %s",
 			str(a.AllocationId),
 			str(a.AssociationId),
@@ -279,8 +282,8 @@ func (s addressHandlers) disassociateAddress(
 		return &sdk.DisassociateAddressOutput{}, nil
 	}
 
-	return nil, wire.Errorf(
-		"InvalidAssociationID.NotFound",
+	return nil, newErrorf(
+		codeInvalidAssociationIDNotFound,
 		"The association ID '%s' does not exist",
 		str(in.AssociationId),
 	)
@@ -319,11 +322,11 @@ func (s addressHandlers) describeAddresses(
 		s.Service,
 		s.st.Addresses,
 		describeQuery{ids: in.AllocationIds, filters: filters},
-		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues},
+		resourceLister[sdk.Address]{codeInvalidAllocationIDNotFound, "allocation ID", addressFilterValues},
 	)
 	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
-		err = wire.Errorf(
-			"InvalidAddress.NotFound",
+		err = newErrorf(
+			codeInvalidAddressNotFound,
 			"Address '%s' not found.",
 			strings.Join(strs(in.PublicIps), ", "),
 		)
@@ -345,7 +348,7 @@ func (s addressHandlers) describeAddressesAttribute(
 		s.Service,
 		s.st.Addresses,
 		describeQuery{ids: in.AllocationIds, maxResults: in.MaxResults, nextToken: in.NextToken},
-		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues},
+		resourceLister[sdk.Address]{codeInvalidAllocationIDNotFound, "allocation ID", addressFilterValues},
 	)
 
 	out := &sdk.DescribeAddressesAttributeOutput{NextToken: next}

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The default VPC of an account has this range, and a subnet of this size in each availability zone. Source:
@@ -89,7 +87,7 @@ func (st *serviceState) defaultVPCID() (*string, error) {
 		return v.VpcId, nil
 	}
 
-	return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
+	return nil, newError(codeVPCIDNotSpecified)
 }
 
 // defaultSubnetID returns the id of the default subnet in a zone, or in the first zone that has one if zone is empty.
@@ -109,8 +107,15 @@ func (st *serviceState) defaultSubnetID(zone string) (*string, error) {
 	case found != nil:
 		return found.SubnetId, nil
 	case st.defaultVPC() != nil && zone != "":
-		return nil, wire.Errorf("MissingInput", "No default subnet for availability zone: '%s'.", zone)
+		return nil, newErrorf(
+			codeMissingInput,
+			"No default subnet for availability zone: '%s'.",
+			zone,
+		)
 	}
 
-	return nil, wire.Errorf("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
+	return nil, newErrorf(
+		codeMissingInput,
+		"No subnets found for the default VPC. Please specify a subnet.",
+	)
 }

@@ -102,8 +102,8 @@ func parseDHCPConfigurations(wanted []*sdk.NewDhcpConfiguration) ([]*sdk.DhcpCon
 	}
 
 	if dhcpOption(out, dhcpDomainNameServers) == "" {
-		return nil, wire.Errorf(
-			"UnsupportedOperation",
+		return nil, newErrorf(
+			codeUnsupportedOperation,
 			"This region does not support DHCP options without %s: its machines use %s",
 			dhcpDomainNameServers,
 			amazonDNS,
@@ -122,8 +122,8 @@ func checkDHCPOption(key string, values []string) error {
 
 	case dhcpDomainNameServers:
 		if !slices.Equal(values, []string{amazonDNS}) {
-			return wire.Errorf(
-				"UnsupportedOperation",
+			return newErrorf(
+				codeUnsupportedOperation,
 				"This region does not support the %s %s: its machines use %s",
 				key,
 				strings.Join(values, ","),
@@ -132,7 +132,11 @@ func checkDHCPOption(key string, values []string) error {
 		}
 
 	case "ntp-servers", "netbios-name-servers", "netbios-node-type", "ipv6-address-preferred-lease-time":
-		return wire.Errorf("UnsupportedOperation", "This region does not support the DHCP option %s", key)
+		return newErrorf(
+			codeUnsupportedOperation,
+			"This region does not support the DHCP option %s",
+			key,
+		)
 	default:
 		return invalidParameter("dhcpConfiguration", key, "The option is not known.")
 	}
@@ -180,8 +184,8 @@ func (st *serviceState) findDHCPOptions(id *string) (*sdk.DhcpOptions, error) {
 
 	o := st.DHCPOptions[str(id)]
 	if o == nil {
-		return nil, wire.Errorf(
-			"InvalidDhcpOptionsID.NotFound",
+		return nil, newErrorf(
+			codeInvalidDHCPOptionsIDNotFound,
 			"The dhcpOption ID '%s' does not exist",
 			str(id),
 		)
@@ -200,8 +204,8 @@ func (s dhcpOptionsHandlers) deleteDHCPOptions(
 
 	id := str(o.DhcpOptionsId)
 	if id == defaultDHCPOptionsID {
-		return nil, wire.Errorf(
-			"UnsupportedOperation",
+		return nil, newErrorf(
+			codeUnsupportedOperation,
 			"This region does not support the deletion of the default DHCP options",
 		)
 	}
@@ -249,7 +253,7 @@ func (s dhcpOptionsHandlers) describeDHCPOptions(
 		s.st.DHCPOptions,
 		describeQuery{in.DhcpOptionsIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.DhcpOptions]{
-			"InvalidDhcpOptionsID.NotFound",
+			codeInvalidDHCPOptionsIDNotFound,
 			"dhcpOption ID",
 			dhcpOptionsFilterValues,
 		},

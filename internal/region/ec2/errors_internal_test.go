@@ -16,6 +16,7 @@ func TestNotFoundHasTheCodeOfItsPrefix(t *testing.T) {
 		"vpc-not-there":                    "InvalidVpcID.NotFound",
 		"vpc-cidr-assoc-0123456789abcdef0": "InvalidVpcCidrBlockAssociationID.NotFound",
 		"eni-attach-0123456789abcdef0":     "InvalidAttachmentID.NotFound",
+		"lt-0123456789abcdef0":             "InvalidLaunchTemplateId.NotFound",
 		"other-1":                          "InvalidID",
 		"":                                 "InvalidID",
 	} {

@@ -10,7 +10,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // describeQuery holds the parameters that Describe operations have in common.
@@ -24,8 +23,8 @@ type describeQuery struct {
 // resourceLister describes a resource type for listResources: the error for an id that does not exist, and
 // the values of a resource that a filter looks at.
 type resourceLister[T any] struct {
-	notFoundCode string // such as InvalidVpcID.NotFound
-	noun         string // for the message: The NOUN 'vpc-…' does not exist
+	notFoundCode errorCode // such as codeInvalidVPCIDNotFound
+	noun         string    // for the message: The NOUN 'vpc-…' does not exist
 
 	// filterValues returns the values of v for a filter, and whether the filter exists at all. v may be
 	// empty: then only known matters.
@@ -42,7 +41,7 @@ func listResources[T any](
 ) ([]*T, *string, error) {
 	for _, id := range q.ids {
 		if all[str(id)] == nil {
-			return nil, nil, wire.Errorf(l.notFoundCode, "The %s '%s' does not exist", l.noun, str(id))
+			return nil, nil, newErrorf(l.notFoundCode, "The %s '%s' does not exist", l.noun, str(id))
 		}
 	}
 
@@ -80,8 +79,8 @@ func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 	limit := int64(1000)
 	if q.maxResults != nil {
 		if *q.maxResults < 1 {
-			return nil, nil, wire.Errorf(
-				"InvalidParameterValue",
+			return nil, nil, newErrorf(
+				codeInvalidParameterValue,
 				"Value ( %d ) for parameter maxResults is invalid",
 				*q.maxResults,
 			)
@@ -94,7 +93,7 @@ func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 		ids,
 		limit,
 		q.nextToken,
-		wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.nextToken)),
+		newErrorf(codeInvalidParameterValue, "The token '%s' is invalid", str(q.nextToken)),
 	)
 }
 
@@ -112,8 +111,8 @@ func checkFilterLimits(filters []*sdk.Filter) error {
 		values += len(f.Values)
 		for _, v := range f.Values {
 			if utf8.RuneCountInString(str(v)) > maxFilterValueLength {
-				return wire.Errorf(
-					"FilterLimitExceeded",
+				return newErrorf(
+					codeFilterLimitExceeded,
 					"The maximum length for a filter value is %d characters",
 					maxFilterValueLength,
 				)
@@ -122,8 +121,8 @@ func checkFilterLimits(filters []*sdk.Filter) error {
 	}
 
 	if values > maxFilterValues {
-		return wire.Errorf(
-			"FilterLimitExceeded",
+		return newErrorf(
+			codeFilterLimitExceeded,
 			"The maximum number of filter values specified on a single call is %d",
 			maxFilterValues,
 		)
@@ -144,7 +143,7 @@ func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string
 		}
 
 		if _, known := field(new(T), name); !known {
-			return wire.Errorf("InvalidParameterValue", "The filter '%s' is invalid", name)
+			return newErrorf(codeInvalidParameterValue, "The filter '%s' is invalid", name)
 		}
 	}
 

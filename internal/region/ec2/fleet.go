@@ -312,7 +312,7 @@ func (s fleetHandlers) launchFrom(f *fleetRequest, p fleetPool, fleet string) (s
 
 // newFleetError describes the failed launch of a pool.
 func (s fleetHandlers) newFleetError(f *fleetRequest, p fleetPool, err error) *sdk.CreateFleetError {
-	code := "InternalError"
+	code := string(codeInternal)
 	message := err.Error()
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		code = e.Code

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"time"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func requestHash(in any) string {
@@ -37,8 +35,8 @@ func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, er
 	}
 
 	if known.Sum != requestHash(in) {
-		return nil, wire.Errorf(
-			"IdempotentParameterMismatch",
+		return nil, newErrorf(
+			codeIdempotentParameterMismatch,
 			"The client token %q was used before with other parameters",
 			str(tok),
 		)

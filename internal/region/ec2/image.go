@@ -109,7 +109,11 @@ func imageFilterValues(i *sdk.Image, name string) ([]string, bool) {
 func checkImagesExist(ids []string, all map[string]*sdk.Image) error {
 	for _, id := range ids {
 		if !strings.HasPrefix(id, "ami-") {
-			return wire.Errorf("InvalidAMIID.Malformed", "Invalid id: \"%s\" (expecting \"ami-...\")", id)
+			return newErrorf(
+				codeInvalidAMIIDMalformed,
+				"Invalid id: \"%s\" (expecting \"ami-...\")",
+				id,
+			)
 		}
 	}
 
@@ -118,9 +122,13 @@ func checkImagesExist(ids []string, all map[string]*sdk.Image) error {
 	case 0:
 		return nil
 	case 1:
-		return wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", missing[0])
+		return newErrorf(codeInvalidAMIIDNotFound, "The image id '[%s]' does not exist", missing[0])
 	default:
-		return wire.Errorf("InvalidAMIID.NotFound", "The image ids '[%s]' do not exist", strings.Join(missing, ", "))
+		return newErrorf(
+			codeInvalidAMIIDNotFound,
+			"The image ids '[%s]' do not exist",
+			strings.Join(missing, ", "),
+		)
 	}
 }
 
@@ -147,7 +155,7 @@ func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.Describ
 		s.Service,
 		all,
 		describeQuery{in.ImageIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Image]{"InvalidAMIID.NotFound", "image id", imageFilterValues},
+		resourceLister[sdk.Image]{codeInvalidAMIIDNotFound, "image id", imageFilterValues},
 	)
 
 	got = slices.DeleteFunc(got, func(i *sdk.Image) bool {

@@ -6,8 +6,6 @@ import (
 	"regexp"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // copiedImage is an image of the account: a copy, which has the content of its source.
@@ -30,7 +28,11 @@ func (s *Service) findImage(id string) (Image, error) {
 
 	i := s.st.OwnImages[id]
 	if i == nil {
-		return Image{}, wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+		return Image{}, newErrorf(
+			codeInvalidAMIIDNotFound,
+			"The image id '[%s]' does not exist",
+			id,
+		)
 	}
 
 	if i.Pending || i.Deregistered {
@@ -41,7 +43,7 @@ func (s *Service) findImage(id string) (Image, error) {
 }
 
 func newImageUnavailableError(id string) error {
-	return wire.Errorf("InvalidAMIID.Unavailable", "The image ID '%s' is no longer available", id)
+	return newErrorf(codeInvalidAMIIDUnavailable, "The image ID '%s' is no longer available", id)
 }
 
 // bootedImage returns the id of the image whose root file system a machine gets.
@@ -60,7 +62,11 @@ func (s *Service) checkBootable(id string) error {
 	}
 
 	if reason := s.cfg.Unbootable(s.st.bootedImage(id)); reason != "" {
-		return wire.Errorf("Unsupported", "The requested configuration is currently not supported. %s", reason)
+		return newErrorf(
+			codeUnsupported,
+			"The requested configuration is currently not supported. %s",
+			reason,
+		)
 	}
 
 	return nil
@@ -121,26 +127,27 @@ func (s imageHandlers) checkCopy(in *sdk.CopyImageInput) (Image, error) {
 	case name == "":
 		return Image{}, missingParameter("Name")
 	case !imageName.MatchString(name):
-		return Image{}, wire.Errorf(
-			"InvalidAMIName.Malformed",
-			"AMI names must be between 3 and 128 characters long, and may contain letters, numbers, and "+
-				"'(', ')', '.', '-', '/', '_', '@', '[', ']', ''' and spaces",
-		)
+		return Image{}, newError(codeInvalidAMINameMalformed)
 	case in.KmsKeyId != nil && !isTrue(in.Encrypted):
-		return Image{}, wire.Errorf(
-			"InvalidParameterDependency",
+		return Image{}, newErrorf(
+			codeInvalidParameterDependency,
 			"The parameter KmsKeyId requires the parameter Encrypted to be set.",
 		)
 	case isTrue(in.Encrypted), in.DestinationOutpostArn != nil, str(in.SourceRegion) != s.cfg.Region:
-		return Image{}, wire.Errorf(
-			"UnsupportedOperation",
+		return Image{}, newErrorf(
+			codeUnsupportedOperation,
 			"This region copies its own images only, and unencrypted: see Encrypted, DestinationOutpostArn and SourceRegion",
 		)
 	}
 
 	for _, id := range sortedKeys(s.st.OwnImages) {
 		if other := s.st.OwnImages[id]; other.Name == name && !other.Deregistered {
-			return Image{}, wire.Errorf("InvalidAMIName.Duplicate", "AMI name %s is already in use by AMI %s", name, id)
+			return Image{}, newErrorf(
+				codeInvalidAMINameDuplicate,
+				"AMI name %s is already in use by AMI %s",
+				name,
+				id,
+			)
 		}
 	}
 
@@ -187,9 +194,9 @@ func (s imageHandlers) deregisterImage(in *sdk.DeregisterImageInput) (*sdk.Dereg
 
 	i := s.st.OwnImages[id]
 	if _, public := s.cfg.findImage(id); public {
-		return nil, wire.Errorf("AuthFailure", "Not authorized for image:%s", id)
+		return nil, newErrorf(codeAuthFailure, "Not authorized for image:%s", id)
 	} else if i == nil {
-		return nil, wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+		return nil, newErrorf(codeInvalidAMIIDNotFound, "The image id '[%s]' does not exist", id)
 	}
 
 	if i.Deregistered {

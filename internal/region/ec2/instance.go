@@ -41,10 +41,10 @@ func (st *serviceState) findInstance(id *string) (*sdk.Instance, error) {
 	case i != nil:
 		return i, nil
 	case idPrefix(*id) != "i" || (len(*id) != 10 && len(*id) != 19):
-		return nil, wire.Errorf("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", *id)
+		return nil, newErrorf(codeInvalidInstanceIDMalformed, "Invalid id: \"%s\"", *id)
 	}
 
-	return nil, wire.Errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", *id)
+	return nil, newErrorf(codeInvalidInstanceIDNotFound, "The instance ID '%s' does not exist", *id)
 }
 
 // checkInstancesExist refuses several ids of instances that do not exist, in EC2's words; one such id is the
@@ -55,8 +55,8 @@ func (st *serviceState) checkInstancesExist(ids []string) error {
 		return nil
 	}
 
-	return wire.Errorf(
-		"InvalidInstanceID.NotFound",
+	return newErrorf(
+		codeInvalidInstanceIDNotFound,
 		"The instance IDs '%s' do not exist",
 		strings.Join(missing, ", "),
 	)
@@ -216,14 +216,14 @@ const minInstancePage = 5
 func (s instanceHandlers) checkDescribedInstances(in *sdk.DescribeInstancesInput) error {
 	switch {
 	case in.MaxResults != nil && len(in.InstanceIds) > 0:
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"The parameter instancesSet cannot be used with the parameter maxResults",
 		)
 
 	case in.MaxResults != nil && *in.MaxResults < minInstancePage:
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.",
 			*in.MaxResults,
 			minInstancePage,
@@ -243,7 +243,11 @@ func (s instanceHandlers) checkDescribedInstances(in *sdk.DescribeInstancesInput
 		return first
 	}
 
-	return wire.Errorf("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(missing, ", "))
+	return newErrorf(
+		codeInvalidInstanceIDNotFound,
+		"The instance IDs '%s' do not exist",
+		strings.Join(missing, ", "),
+	)
 }
 
 func (s instanceHandlers) describeInstances(
@@ -261,7 +265,7 @@ func (s instanceHandlers) describeInstances(
 		s.Service,
 		s.st.Instances,
 		describeQuery{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceFilterValues},
+		resourceLister[sdk.Instance]{codeInvalidInstanceIDNotFound, "instance ID", s.instanceFilterValues},
 	)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s instanceHandlers) describeInstanceAttribute(
@@ -92,7 +90,7 @@ func (s instanceHandlers) modifyInstanceAttribute(
 	x := s.st.Extra[id]
 	n := s.st.Interfaces[s.st.primaryInterfaceID(id)]
 	if n == nil {
-		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
+		return nil, newErrorf(codeIncorrectInstanceState, "The instance '%s' is terminated", id)
 	}
 
 	switch {
@@ -145,16 +143,16 @@ func (s instanceHandlers) modifyStoppedInstance(
 	case in.InstanceType == nil && in.UserData == nil:
 		return missingParameter("an attribute")
 	case str(i.State.Name) != sdk.InstanceStateNameStopped:
-		return wire.Errorf(
-			"IncorrectInstanceState",
+		return newErrorf(
+			codeIncorrectInstanceState,
 			"The instance '%s' is not in the 'stopped' state.",
 			str(i.InstanceId),
 		)
 
 	case in.InstanceType != nil:
 		if _, ok := s.instanceTypes[str(in.InstanceType.Value)]; !ok {
-			return wire.Errorf(
-				"InvalidInstanceAttributeValue",
+			return newErrorf(
+				codeInvalidInstanceAttributeValue,
 				"Invalid value '%s' for InstanceType.",
 				str(in.InstanceType.Value),
 			)

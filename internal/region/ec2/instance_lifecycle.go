@@ -10,8 +10,6 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // changeInstanceState sets the state of an instance and returns the change in the form of answers.
@@ -36,8 +34,8 @@ func (s instanceHandlers) terminateInstances(
 
 	for _, i := range all {
 		if s.st.Extra[str(i.InstanceId)].NoTermination {
-			return nil, wire.Errorf(
-				"OperationNotPermitted",
+			return nil, newErrorf(
+				codeOperationNotPermitted,
 				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.",
 				str(i.InstanceId),
 			)
@@ -83,15 +81,15 @@ func (s instanceHandlers) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopIn
 	for _, i := range all {
 		switch {
 		case s.st.Extra[str(i.InstanceId)].NoStop:
-			return nil, wire.Errorf(
-				"OperationNotPermitted",
+			return nil, newErrorf(
+				codeOperationNotPermitted,
 				"The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.",
 				str(i.InstanceId),
 			)
 
 		case !isLive(i):
-			return nil, wire.Errorf(
-				"IncorrectInstanceState",
+			return nil, newErrorf(
+				codeIncorrectInstanceState,
 				"The instance '%s' is not in a state from which it can be stopped.",
 				str(i.InstanceId),
 			)
@@ -127,8 +125,8 @@ func (s instanceHandlers) startInstances(in *sdk.StartInstancesInput) (*sdk.Star
 
 	for _, i := range all {
 		if !isLive(i) || str(i.State.Name) == sdk.InstanceStateNameStopping {
-			return nil, wire.Errorf(
-				"IncorrectInstanceState",
+			return nil, newErrorf(
+				codeIncorrectInstanceState,
 				"The instance '%s' is not in a state from which it can be started.",
 				str(i.InstanceId),
 			)
@@ -165,8 +163,8 @@ func (s instanceHandlers) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.Re
 
 	for _, i := range all {
 		if str(i.State.Name) != sdk.InstanceStateNameRunning {
-			return nil, wire.Errorf(
-				"IncorrectState",
+			return nil, newErrorf(
+				codeIncorrectState,
 				"Instance '%s' is not in a state from which it can be rebooted.",
 				str(i.InstanceId),
 			)

@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // checkMarketOptions refuses the market options that EC2 refuses for spot instances.
@@ -28,14 +26,14 @@ func checkMarketOptions(l *launchRequest) error {
 
 	if price := str(o.MaxPrice); price != "" {
 		if p, err := strconv.ParseFloat(price, 64); err != nil || p <= 0 {
-			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for price", price)
+			return newErrorf(codeInvalidParameterValue, "Invalid value '%s' for price", price)
 		}
 	}
 
 	if b := str(o.InstanceInterruptionBehavior); b != "" && b != "terminate" &&
 		str(o.SpotInstanceType) != "persistent" {
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"A one-time Spot Instance request can only terminate its instance when it is interrupted",
 		)
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s instanceHandlers) modifyInstanceMetadataOptions(
@@ -19,8 +17,8 @@ func (s instanceHandlers) modifyInstanceMetadataOptions(
 	}
 
 	if !isLive(i) {
-		return nil, wire.Errorf(
-			"IncorrectInstanceState",
+		return nil, newErrorf(
+			codeIncorrectInstanceState,
 			"The instance '%s' is terminated",
 			str(i.InstanceId),
 		)

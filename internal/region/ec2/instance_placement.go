@@ -2,10 +2,6 @@
 
 package ec2
 
-import (
-	"github.com/slipway-k8s/slipway/internal/region/wire"
-)
-
 // placementRequest is the network location that a launch request asks for.
 type placementRequest struct {
 	subnet   *string
@@ -26,26 +22,26 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 
 	switch {
 	case w.subnet != nil || len(w.groups) > 0:
-		return w, wire.Errorf(
-			"InvalidParameterCombination",
+		return w, newErrorf(
+			codeInvalidParameterCombination,
 			"Network interfaces and an instance-level subnet ID or security groups may not be specified on the same request",
 		)
 
 	case len(l.in.NetworkInterfaces) > 1:
-		return w, wire.Errorf(
-			"UnsupportedOperation",
+		return w, newErrorf(
+			codeUnsupportedOperation,
 			"This region supports one network interface for each instance",
 		)
 
 	case f.DeviceIndex == nil || *f.DeviceIndex != 0:
-		return w, wire.Errorf(
-			"InvalidParameterValue",
+		return w, newErrorf(
+			codeInvalidParameterValue,
 			"Each network interface requires a device index; the first is 0.",
 		)
 
 	case f.NetworkCardIndex != nil && *f.NetworkCardIndex != 0:
-		return w, wire.Errorf(
-			"InvalidParameterValue",
+		return w, newErrorf(
+			codeInvalidParameterValue,
 			"Value (%d) for parameter networkCardIndex is invalid: the instance type has one network card.",
 			*f.NetworkCardIndex,
 		)
@@ -85,8 +81,8 @@ func (s launchHandlers) resolvePlacement(l *launchRequest) error {
 
 	if p := l.in.Placement; p != nil && str(p.AvailabilityZone) != "" &&
 		*p.AvailabilityZone != str(n.AvailabilityZone) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"The availability zone '%s' does not match the subnet's zone '%s'",
 			*p.AvailabilityZone,
 			str(n.AvailabilityZone),

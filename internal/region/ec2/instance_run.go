@@ -3,7 +3,6 @@
 package ec2
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -214,8 +213,8 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 
 	t := s.instanceTypes[l.instanceType]
 	if !t.supportsArchitecture(l.image.Architecture) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.",
 			t.awsArchitectures(),
 			l.image.Architecture,
@@ -236,8 +235,8 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 
 	room := (int64(s.cfg.Quotas.VCPUs) - used) / t.VCPU
 	if room < *l.in.MinCount {
-		return wire.Errorf(
-			"VcpuLimitExceeded",
+		return newErrorf(
+			codeVCPULimitExceeded,
 			"You have requested more vCPU capacity than your current vCPU limit of %d allows.",
 			s.cfg.Quotas.VCPUs,
 		)
@@ -245,7 +244,7 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 
 	l.count = min(l.count, room)
 	if name := str(l.in.KeyName); name != "" && s.st.findKeyPairID(name) == "" {
-		return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+		return newErrorf(codeInvalidKeyPairNotFound, "The key pair '%s' does not exist", name)
 	}
 
 	return checkUserData(l.in.UserData)
@@ -262,16 +261,16 @@ func (s launchHandlers) checkCapacity(l *launchRequest) error {
 		return nil
 	}
 
-	return &wire.Error{
-		Code: "InsufficientInstanceCapacity",
-		Message: fmt.Sprintf(
-			"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). "+
-				"Our system will be working on provisioning additional capacity.",
-			l.instanceType,
-			str(l.subnet.AvailabilityZone),
-		),
-		Status: http.StatusInternalServerError,
-	}
+	refusal := newErrorf(
+		codeInsufficientInstanceCapacity,
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). "+
+			"Our system will be working on provisioning additional capacity.",
+		l.instanceType,
+		str(l.subnet.AvailabilityZone),
+	)
+	refusal.Status = http.StatusInternalServerError
+
+	return refusal
 }
 
 func (s launchHandlers) resolveInstanceProfile(l *launchRequest) error {
@@ -298,8 +297,8 @@ func (s launchHandlers) resolveInstanceProfile(l *launchRequest) error {
 
 	got, ok := s.cfg.Profiles.InstanceProfile(name)
 	if !ok || got.Unseen {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Value (%s) for parameter %s is invalid. Invalid IAM Instance Profile name",
 			name,
 			field,
@@ -327,7 +326,7 @@ func parseLaunchTags(l *launchRequest) error {
 		}
 
 		if len(tags) > 50 {
-			return wire.Errorf("TagLimitExceeded", "More than 50 tags specified")
+			return newErrorf(codeTagLimitExceeded, "More than 50 tags specified")
 		}
 
 		l.tags[kind] = tags
@@ -341,7 +340,11 @@ func (s launchHandlers) checkBlockDevices(l *launchRequest) error {
 	for _, m := range l.in.BlockDeviceMappings {
 		name := str(m.DeviceName)
 		if name == "" || seen[name] {
-			return wire.Errorf("InvalidBlockDeviceMapping", "Device name '%s' is missing or used twice", name)
+			return newErrorf(
+				codeInvalidBlockDeviceMapping,
+				"Device name '%s' is missing or used twice",
+				name,
+			)
 		}
 
 		seen[name] = true
@@ -351,8 +354,8 @@ func (s launchHandlers) checkBlockDevices(l *launchRequest) error {
 
 		size := l.image.RootSizeGiB
 		if name == l.image.RootDevice && m.Ebs.VolumeSize != nil && *m.Ebs.VolumeSize < size {
-			return wire.Errorf(
-				"InvalidBlockDeviceMapping",
+			return newErrorf(
+				codeInvalidBlockDeviceMapping,
 				"Volume of size %dGB is smaller than snapshot, expect size >= %dGB",
 				*m.Ebs.VolumeSize,
 				size,

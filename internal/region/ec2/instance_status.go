@@ -37,7 +37,7 @@ func (s instanceHandlers) describeInstanceStatus(
 		s.Service,
 		shown,
 		describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.statusFilterValues},
+		resourceLister[sdk.Instance]{codeInvalidInstanceIDNotFound, "instance ID", s.statusFilterValues},
 	)
 	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
 	for _, i := range got {

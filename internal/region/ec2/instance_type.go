@@ -218,8 +218,8 @@ func (s instanceTypeHandlers) describeInstanceTypes(
 	all := map[string]*sdk.InstanceTypeInfo{}
 	for _, name := range strs(in.InstanceTypes) {
 		if _, ok := s.instanceTypes[name]; !ok {
-			return nil, wire.Errorf(
-				"InvalidInstanceType",
+			return nil, newErrorf(
+				codeInvalidInstanceType,
 				"The following supplied instance types do not exist: [%s]",
 				name,
 			)
@@ -319,7 +319,7 @@ func (t instanceTypeSpec) cpuOptions() *sdk.CpuOptions {
 // checkInstanceType refuses a type that the region does not have.
 func (s *Service) checkInstanceType(name string) error {
 	if _, known := s.instanceTypes[name]; !known {
-		return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", name)
+		return newErrorf(codeInvalidParameterValue, "Invalid value '%s' for InstanceType.", name)
 	}
 
 	return nil

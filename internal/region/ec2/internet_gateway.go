@@ -30,10 +30,7 @@ func (s internetGatewayHandlers) createInternetGateway(
 	}
 
 	if len(s.st.Internet) >= s.cfg.Quotas.InternetGateways {
-		return nil, wire.Errorf(
-			"InternetGatewayLimitExceeded",
-			"The maximum number of internet gateways has been reached.",
-		)
+		return nil, newError(codeInternetGatewayLimitExceeded)
 	}
 
 	g := s.newInternetGateway()
@@ -63,8 +60,8 @@ func (st *serviceState) findInternetGateway(id *string) (*sdk.InternetGateway, e
 
 	g := st.Internet[str(id)]
 	if g == nil {
-		return nil, wire.Errorf(
-			"InvalidInternetGatewayID.NotFound",
+		return nil, newErrorf(
+			codeInvalidInternetGatewayIDNotFound,
 			"The internetGateway ID '%s' does not exist",
 			str(id),
 		)
@@ -124,7 +121,7 @@ func (s internetGatewayHandlers) describeInternetGateways(
 		s.st.Internet,
 		describeQuery{in.InternetGatewayIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.InternetGateway]{
-			"InvalidInternetGatewayID.NotFound",
+			codeInvalidInternetGatewayIDNotFound,
 			"internetGateway ID",
 			internetGatewayFilterValues,
 		},
@@ -151,8 +148,8 @@ func (s internetGatewayHandlers) attachInternetGateway(
 	}
 
 	if len(g.Attachments) > 0 {
-		return nil, wire.Errorf(
-			"Resource.AlreadyAssociated",
+		return nil, newErrorf(
+			codeResourceAlreadyAssociated,
 			"resource %s is already attached to network %s",
 			str(g.InternetGatewayId),
 			str(g.Attachments[0].VpcId),
@@ -160,8 +157,8 @@ func (s internetGatewayHandlers) attachInternetGateway(
 	}
 
 	if s.st.vpcInternetGateway(str(v.VpcId)) != nil {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Network %s already has an internet gateway attached",
 			str(v.VpcId),
 		)
@@ -197,8 +194,8 @@ func (s internetGatewayHandlers) detachInternetGateway(
 	}
 
 	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != vpc {
-		return nil, wire.Errorf(
-			"Gateway.NotAttached",
+		return nil, newErrorf(
+			codeGatewayNotAttached,
 			"resource %s is not attached to network %s",
 			str(g.InternetGatewayId),
 			vpc,

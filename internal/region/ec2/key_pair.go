@@ -50,8 +50,8 @@ func (st *serviceState) publicKeyOf(name string) string {
 
 // createKeyPair is not supported: it would return a private key, for which the region has no store.
 func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyPairOutput, error) {
-	return nil, wire.Errorf(
-		"UnsupportedOperation",
+	return nil, newErrorf(
+		codeUnsupportedOperation,
 		"This region does not create private keys: use ImportKeyPair",
 	)
 }
@@ -80,7 +80,7 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 	}
 
 	if s.st.findKeyPairID(name) != "" {
-		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
+		return nil, newErrorf(codeInvalidKeyPairDuplicate, "The keypair '%s' already exists.", name)
 	}
 
 	fingerprint, err := keyFingerprint(key)
@@ -140,12 +140,12 @@ func (s keyPairHandlers) describeKeyPairs(
 	}
 
 	got, _, err := listResources(s.Service, s.st.Keys, describeQuery{ids: in.KeyPairIds, filters: filters},
-		resourceLister[sdk.KeyPairInfo]{"InvalidKeyPair.NotFound", "key pair", field})
+		resourceLister[sdk.KeyPairInfo]{codeInvalidKeyPairNotFound, "key pair", field})
 
 	for _, name := range strs(in.KeyNames) {
 		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) &&
 			err == nil {
-			err = wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+			err = newErrorf(codeInvalidKeyPairNotFound, "The key pair '%s' does not exist", name)
 		}
 	}
 

@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The first and the last line of a public key in the form of RFC 4716.
@@ -28,7 +26,7 @@ const (
 func parsePublicKey(material string) (ssh.PublicKey, error) {
 	key, err := decodePublicKey(material)
 	if err != nil || key.Type() != ssh.KeyAlgoRSA && key.Type() != ssh.KeyAlgoED25519 {
-		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
+		return nil, newError(codeInvalidKeyFormat)
 	}
 
 	return key, nil

@@ -80,24 +80,18 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 // quota allows.
 func (s launchTemplateHandlers) checkNewTemplate(name string) error {
 	if !regexp.MustCompile(`^[a-zA-Z0-9().\-/_]{3,128}$`).MatchString(name) {
-		return wire.Errorf(
-			"InvalidLaunchTemplateName.MalformedException",
-			"A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.",
-		)
+		return newError(codeInvalidLaunchTemplateNameMalformed)
 	}
 
 	for _, t := range s.st.Templates {
 		if str(t.LaunchTemplateName) == name {
-			return wire.Errorf(
-				"InvalidLaunchTemplateName.AlreadyExistsException",
-				"Launch template name already in use.",
-			)
+			return newError(codeInvalidLaunchTemplateNameAlreadyExists)
 		}
 	}
 
 	if len(s.st.Templates) >= s.cfg.Quotas.Templates {
-		return wire.Errorf(
-			"LaunchTemplateLimitExceeded",
+		return newErrorf(
+			codeMaxTemplateLimitExceeded,
 			"The maximum number of launch templates (%d) has been reached.",
 			s.cfg.Quotas.Templates,
 		)
@@ -111,8 +105,8 @@ const maxVersionDescription = 255
 
 func checkVersionDescription(text *string) error {
 	if len([]rune(str(text))) > maxVersionDescription {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"The version description must have at most %d characters.",
 			maxVersionDescription,
 		)
@@ -123,8 +117,8 @@ func checkVersionDescription(text *string) error {
 
 // newMissingTemplateError is the error about an id of no launch template, or of one that is too new to be seen.
 func newMissingTemplateError(id string) error {
-	return wire.Errorf(
-		"InvalidLaunchTemplateId.NotFound",
+	return newErrorf(
+		codeInvalidLaunchTemplateIDNotFound,
 		"The specified launch template, with template ID %s, does not exist.",
 		id,
 	)
@@ -132,18 +126,15 @@ func newMissingTemplateError(id string) error {
 
 // newMissingTemplateNameError is the error about a name of no launch template.
 func newMissingTemplateNameError() error {
-	return wire.Errorf(
-		"InvalidLaunchTemplateName.NotFoundException",
-		"At least one of the launch templates specified in the request does not exist.",
-	)
+	return newError(codeInvalidLaunchTemplateNameNotFound)
 }
 
 // findLaunchTemplate returns the launch template of an id or a name.
 func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplate, error) {
 	switch {
 	case str(id) != "" && str(name) != "":
-		return nil, wire.Errorf(
-			"InvalidParameterCombination",
+		return nil, newErrorf(
+			codeInvalidParameterCombination,
 			"Either provide launch template ID or launch template name to modify the template.",
 		)
 
@@ -235,7 +226,7 @@ func (s launchTemplateHandlers) describeLaunchTemplates(
 		s.st.Templates,
 		describeQuery{ids, in.Filters, templatePage(in.MaxResults), in.NextToken},
 		resourceLister[sdk.LaunchTemplate]{
-			"InvalidLaunchTemplateId.NotFound",
+			codeInvalidLaunchTemplateIDNotFound,
 			"launch template",
 			launchTemplateFilterValues,
 		},

@@ -13,7 +13,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // structFromFields converts a tree of fields into an SDK shape and drops the fields that the shape lacks. AWS
@@ -43,11 +42,11 @@ func checkUserData(data *string) error {
 
 	raw, err := base64.StdEncoding.DecodeString(*data)
 	if err != nil {
-		return wire.Errorf("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.")
+		return newError(codeInvalidUserDataMalformed)
 	}
 
 	if len(raw) > maxUserData {
-		return wire.Errorf("InvalidParameterValue", "User data is limited to 16384 bytes")
+		return newErrorf(codeInvalidParameterValue, "User data is limited to 16384 bytes")
 	}
 
 	return nil
@@ -78,8 +77,8 @@ func (s launchTemplateHandlers) checkTemplateRequest(in *sdk.RequestLaunchTempla
 			[]string{"instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu"},
 			str(spec.ResourceType),
 		) {
-			return wire.Errorf(
-				"InvalidParameterValue",
+			return newErrorf(
+				codeInvalidParameterValue,
 				"'%s' is not a valid taggable resource type.",
 				str(spec.ResourceType),
 			)
@@ -141,8 +140,8 @@ func checkTemplateMetadata(o *sdk.LaunchTemplateInstanceMetadataOptions) error {
 
 	if o.HttpPutResponseHopLimit != nil &&
 		(*o.HttpPutResponseHopLimit < 1 || *o.HttpPutResponseHopLimit > 64) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Value (%d) for parameter HttpPutResponseHopLimit is invalid.",
 			*o.HttpPutResponseHopLimit,
 		)

@@ -158,7 +158,7 @@ func TestTemplateQuotas(t *testing.T) {
 		return r.CreateLaunchTemplate(ctx, &client.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.micro"}})
 	}
 	id := must[*client.CreateLaunchTemplateOutput](t)(create("nodes")).LaunchTemplate.LaunchTemplateId
-	if _, err := create("more"); code(err) != "LaunchTemplateLimitExceeded" {
+	if _, err := create("more"); code(err) != "MaxTemplateLimitExceeded" {
 		t.Errorf("one template more than the quota: %v", err)
 	}
 	version := func() error {
@@ -170,7 +170,7 @@ func TestTemplateQuotas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := version(); code(err) != "LaunchTemplateVersionLimitExceeded" {
+	if err := version(); code(err) != "MaxTemplateVersionLimitExceeded" {
 		t.Errorf("one version more than the quota: %v", err)
 	}
 	out := must[*client.DeleteLaunchTemplateVersionsOutput](t)(r.DeleteLaunchTemplateVersions(ctx, &client.DeleteLaunchTemplateVersionsInput{

@@ -78,8 +78,8 @@ func (st *serviceState) findTemplateVersions(
 	for _, w := range wanted {
 		v, err := st.findTemplateVersion(t, w)
 		if err != nil {
-			return nil, wire.Errorf(
-				"InvalidLaunchTemplateId.VersionNotFound",
+			return nil, newErrorf(
+				codeInvalidLaunchTemplateIDVersionNotFound,
 				"Could not find the specified version %s for the launch template with ID %s.",
 				w,
 				str(t.LaunchTemplateId),
@@ -103,12 +103,12 @@ const versionsOfAllTemplates = "To describe the launch template data for all you
 // do not repeat the name.
 func describeNameError(err error, name *string) error {
 	e, ok := errors.AsType[*wire.Error](err)
-	if !ok || e.Code != "InvalidLaunchTemplateName.NotFoundException" {
+	if !ok || e.Code != string(codeInvalidLaunchTemplateNameNotFound) {
 		return err
 	}
 
-	return wire.Errorf(
-		e.Code,
+	return newErrorf(
+		codeInvalidLaunchTemplateNameNotFound,
 		"The specified launch template, with template name %s, does not exist.",
 		str(name),
 	)
@@ -128,11 +128,11 @@ func (st *serviceState) selectTemplateVersions(
 	}
 
 	if len(wanted) == 0 {
-		return nil, wire.Errorf("MissingParameter", versionsOfAllTemplates)
+		return nil, newErrorf(codeMissingParameter, versionsOfAllTemplates)
 	}
 
 	if slices.ContainsFunc(wanted, func(w string) bool { return w != "$Latest" && w != "$Default" }) {
-		return nil, wire.Errorf("InvalidParameterValue", versionsOfAllTemplates)
+		return nil, newErrorf(codeInvalidParameterValue, versionsOfAllTemplates)
 	}
 
 	var out []*sdk.LaunchTemplateVersion
@@ -184,8 +184,8 @@ func (st *serviceState) findTemplateVersion(
 	default:
 		var err error
 		if n, err = strconv.ParseInt(want, 10, 64); err != nil {
-			return nil, wire.Errorf(
-				"InvalidLaunchTemplateId.VersionNotFound",
+			return nil, newErrorf(
+				codeInvalidLaunchTemplateIDVersionNotFound,
 				"Could not find launch template version %s",
 				want,
 			)
@@ -198,8 +198,8 @@ func (st *serviceState) findTemplateVersion(
 		}
 	}
 
-	return nil, wire.Errorf(
-		"InvalidLaunchTemplateId.VersionNotFound",
+	return nil, newErrorf(
+		codeInvalidLaunchTemplateIDVersionNotFound,
 		"The launch template version %s is not found for the specified launch template.",
 		want,
 	)
@@ -257,8 +257,8 @@ func (s launchTemplateHandlers) createLaunchTemplateVersion(
 // allows. Deleted versions do not count.
 func (s launchTemplateHandlers) checkNewVersion(id string, description *string) error {
 	if len(s.st.Versions[id]) >= s.cfg.Quotas.TemplateVersions {
-		return wire.Errorf(
-			"LaunchTemplateVersionLimitExceeded",
+		return newErrorf(
+			codeMaxTemplateVersionLimitExceeded,
 			"The maximum number of versions (%d) of launch template %s has been reached.",
 			s.cfg.Quotas.TemplateVersions,
 			id,
@@ -281,8 +281,8 @@ func (s launchTemplateHandlers) deleteLaunchTemplateVersions(
 	in *sdk.DeleteLaunchTemplateVersionsInput,
 ) (*sdk.DeleteLaunchTemplateVersionsOutput, error) {
 	if len(in.Versions) > maxDeletedVersions {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"At most %d versions can be deleted in a request, not %d.",
 			maxDeletedVersions,
 			len(in.Versions),

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // publicDNSName returns the DNS name of a public address.
@@ -132,8 +130,8 @@ func (cfg *Config) resolveZone(name, id *string) (string, error) {
 		}
 	}
 
-	return "", wire.Errorf(
-		"InvalidParameterValue",
+	return "", newErrorf(
+		codeInvalidParameterValue,
 		"Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
 		str(name)+str(id),
 		strings.Join(cfg.zoneNames(), ", "),

@@ -110,8 +110,8 @@ func (st *serviceState) checkNATGateway(
 	}
 
 	if st.countZoneNATGateways(str(n.AvailabilityZone)) >= limit {
-		return nil, nil, wire.Errorf(
-			"NatGatewayLimitExceeded",
+		return nil, nil, newErrorf(
+			codeNATGatewayLimitExceeded,
 			"Performing this operation would exceed the limit of %d NAT gateways",
 			limit,
 		)
@@ -119,8 +119,8 @@ func (st *serviceState) checkNATGateway(
 
 	if str(in.ConnectivityType) == sdk.ConnectivityTypePrivate {
 		if in.AllocationId != nil {
-			return nil, nil, wire.Errorf(
-				"InvalidParameterCombination",
+			return nil, nil, newErrorf(
+				codeInvalidParameterCombination,
 				"AllocationId cannot be specified for a private NAT gateway",
 			)
 		}
@@ -134,8 +134,8 @@ func (st *serviceState) checkNATGateway(
 	}
 
 	if addr.AssociationId != nil {
-		return nil, nil, wire.Errorf(
-			"Resource.AlreadyAssociated",
+		return nil, nil, newErrorf(
+			codeResourceAlreadyAssociated,
 			"resource %s is already associated with associate-id %s",
 			str(addr.AllocationId),
 			str(addr.AssociationId),
@@ -143,8 +143,8 @@ func (st *serviceState) checkNATGateway(
 	}
 
 	if st.vpcInternetGateway(str(n.VpcId)) == nil {
-		return nil, nil, wire.Errorf(
-			"Gateway.NotAttached",
+		return nil, nil, newErrorf(
+			codeGatewayNotAttached,
 			"Network %s has no Internet gateway attached",
 			str(n.VpcId),
 		)
@@ -171,8 +171,8 @@ func (s natGatewayHandlers) deleteNATGateway(
 ) (*sdk.DeleteNatGatewayOutput, error) {
 	g := s.st.NATs[str(in.NatGatewayId)]
 	if g == nil {
-		return nil, wire.Errorf(
-			"NatGatewayNotFound",
+		return nil, newErrorf(
+			codeNATGatewayNotFound,
 			"The Nat Gateway %s was not found",
 			str(in.NatGatewayId),
 		)
@@ -244,7 +244,7 @@ func (s natGatewayHandlers) describeNATGateways(
 ) (*sdk.DescribeNatGatewaysOutput, error) {
 	for _, id := range strs(in.NatGatewayIds) {
 		if s.st.NATs[id] == nil {
-			return nil, wire.Errorf("NatGatewayNotFound", "The Nat Gateway %s was not found", id)
+			return nil, newErrorf(codeNATGatewayNotFound, "The Nat Gateway %s was not found", id)
 		}
 	}
 
@@ -252,7 +252,7 @@ func (s natGatewayHandlers) describeNATGateways(
 		s.Service,
 		s.st.NATs,
 		describeQuery{in.NatGatewayIds, in.Filter, in.MaxResults, in.NextToken},
-		resourceLister[sdk.NatGateway]{"NatGatewayNotFound", "Nat Gateway", natGatewayFilterValues},
+		resourceLister[sdk.NatGateway]{codeNATGatewayNotFound, "Nat Gateway", natGatewayFilterValues},
 	)
 
 	for _, g := range got {

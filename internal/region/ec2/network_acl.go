@@ -46,7 +46,7 @@ func (s vpcHandlers) describeNetworkACLs(
 		s.Service,
 		s.st.ACLs,
 		describeQuery{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field},
+		resourceLister[sdk.NetworkAcl]{codeInvalidNetworkACLIDNotFound, "networkAcl ID", field},
 	)
 
 	for _, a := range got {

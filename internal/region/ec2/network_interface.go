@@ -102,10 +102,7 @@ func (st *serviceState) resolveSecurityGroups(
 ) ([]*sdk.GroupIdentifier, error) {
 	out := []*sdk.GroupIdentifier{}
 	if len(ids) > limit {
-		return nil, wire.Errorf(
-			"SecurityGroupsPerInterfaceLimitExceeded",
-			"The maximum number of security groups per interface has been reached.",
-		)
+		return nil, newError(codeSecurityGroupsPerInterfaceLimitExceeded)
 	}
 
 	for _, id := range ids {
@@ -115,8 +112,8 @@ func (st *serviceState) resolveSecurityGroups(
 		}
 
 		if str(g.VpcId) != vpc {
-			return nil, wire.Errorf(
-				"InvalidGroup.NotFound",
+			return nil, newErrorf(
+				codeInvalidGroupNotFound,
 				"The security group '%s' does not exist in VPC '%s'",
 				id,
 				vpc,
@@ -208,7 +205,7 @@ func (s networkInterfaceHandlers) describeNetworkInterfaces(
 		s.st.Interfaces,
 		describeQuery{in.NetworkInterfaceIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.NetworkInterface]{
-			"InvalidNetworkInterfaceID.NotFound",
+			codeInvalidNetworkInterfaceIDNotFound,
 			"networkInterface ID",
 			interfaceFilterValues,
 		},
@@ -245,8 +242,8 @@ func numberText(n *int64) string {
 // checkOwnInterface refuses to change an interface that AWS manages.
 func checkOwnInterface(n *sdk.NetworkInterface) error {
 	if isTrue(n.RequesterManaged) {
-		return wire.Errorf(
-			"OperationNotPermitted",
+		return newErrorf(
+			codeOperationNotPermitted,
 			"You do not have permission to modify '%s'",
 			str(n.NetworkInterfaceId),
 		)
@@ -318,8 +315,8 @@ func (s networkInterfaceHandlers) deleteNetworkInterface(
 	}
 
 	if str(n.Status) != sdk.NetworkInterfaceStatusAvailable {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Network interface '%s' is currently in use.",
 			str(n.NetworkInterfaceId),
 		)

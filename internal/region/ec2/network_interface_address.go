@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // delegatedPrefixBits is the length of the IPv4 prefixes that EC2 assigns to network interfaces.
@@ -32,8 +30,8 @@ func (r addressRequest) checkCombination() error {
 	}
 
 	if ways > 1 {
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"Only one of a count of addresses, addresses, a count of prefixes and prefixes can be specified.",
 		)
 	}
@@ -88,7 +86,7 @@ func (s networkInterfaceHandlers) checkAddressLimit(i *sdk.Instance, slots int64
 		return nil
 	}
 
-	return wire.Errorf("PrivateIpAddressLimitExceeded", "Number of private addresses will exceed limit.")
+	return newError(codePrivateIPAddressLimitExceeded)
 }
 
 // assignedAddresses are the addresses and prefixes that a request has added.
@@ -244,8 +242,8 @@ func (s networkInterfaceHandlers) unassignPrivateIPAddresses(
 
 // notAssigned is the error about an address or prefix that an interface does not have besides its primary address.
 func notAssigned(what string, n *sdk.NetworkInterface) error {
-	return wire.Errorf(
-		"InvalidParameterValue",
+	return newErrorf(
+		codeInvalidParameterValue,
 		"Some of [%s] are not assigned to interface %s",
 		what,
 		str(n.NetworkInterfaceId),
@@ -286,8 +284,5 @@ func pickPrefix(st *serviceState, n *sdk.Subnet, want string) (netip.Prefix, err
 		return netip.Prefix{}, invalidParameter("ipv4Prefix", want, "It is no free prefix of the subnet.")
 	}
 
-	return netip.Prefix{}, wire.Errorf(
-		"InsufficientCidrBlocks",
-		"The specified subnet does not have enough free cidr blocks to satisfy the request.",
-	)
+	return netip.Prefix{}, newError(codeInsufficientCIDRBlocks)
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // interfaceIDs returns the ids of an instance's network interfaces in the order in which they were attached, the primary one first.
@@ -28,8 +26,8 @@ func checkSingleInterface(st *serviceState, instance string) error {
 		return nil
 	}
 
-	return wire.Errorf(
-		"InvalidInstanceID",
+	return newErrorf(
+		codeInvalidInstanceID,
 		"There are multiple interfaces attached to instance '%s'. Please specify an interface ID for the operation instead.",
 		instance,
 	)
@@ -47,7 +45,7 @@ func (st *serviceState) findAttachment(id string) *sdk.NetworkInterface {
 }
 
 func attachmentNotFound(id string) error {
-	return wire.Errorf("InvalidAttachmentID.NotFound", "The attachment ID '%s' does not exist", id)
+	return newErrorf(codeInvalidAttachmentIDNotFound, "The attachment ID '%s' does not exist", id)
 }
 
 func (s networkInterfaceHandlers) attachNetworkInterface(
@@ -142,12 +140,16 @@ func (s networkInterfaceHandlers) checkAttach(i *sdk.Instance, n *sdk.NetworkInt
 	}
 
 	if str(n.Status) != sdk.NetworkInterfaceStatusAvailable {
-		return wire.Errorf("InvalidNetworkInterface.InUse", "Interface: [%s] in use.", str(n.NetworkInterfaceId))
+		return newErrorf(
+			codeInvalidNetworkInterfaceInUse,
+			"Interface: [%s] in use.",
+			str(n.NetworkInterfaceId),
+		)
 	}
 
 	if str(n.AvailabilityZone) != str(i.Placement.AvailabilityZone) {
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"You may not attach a network interface to an instance if they are not in the same availability zone",
 		)
 	}
@@ -155,8 +157,8 @@ func (s networkInterfaceHandlers) checkAttach(i *sdk.Instance, n *sdk.NetworkInt
 	attached := s.st.interfaceIDs(id)
 	for _, other := range attached {
 		if a := s.st.Interfaces[other].Attachment; a != nil && *a.DeviceIndex == device {
-			return wire.Errorf(
-				"InvalidParameterValue",
+			return newErrorf(
+				codeInvalidParameterValue,
 				"Instance '%s' already has an interface attached at device index '%d'.",
 				id,
 				device,
@@ -166,8 +168,8 @@ func (s networkInterfaceHandlers) checkAttach(i *sdk.Instance, n *sdk.NetworkInt
 
 	t := s.instanceTypes[str(i.InstanceType)]
 	if count := int64(len(attached)) + 1; count > t.ENIs {
-		return wire.Errorf(
-			"AttachmentLimitExceeded",
+		return newErrorf(
+			codeAttachmentLimitExceeded,
 			"Interface count %d exceeds the limit for %s",
 			count,
 			str(i.InstanceType),
@@ -190,8 +192,8 @@ func (s networkInterfaceHandlers) detachNetworkInterface(
 	}
 
 	if *n.Attachment.DeviceIndex == 0 {
-		return nil, wire.Errorf(
-			"OperationNotPermitted",
+		return nil, newErrorf(
+			codeOperationNotPermitted,
 			"The network interface at device index 0 and networkCard index 0 cannot be detached.",
 		)
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // ManagedInterface is a network interface that another service manages, such as a load balancer's.
@@ -75,8 +73,8 @@ func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*
 		}
 
 		if addr.AssociationId != nil {
-			return nil, wire.Errorf(
-				"Resource.AlreadyAssociated",
+			return nil, newErrorf(
+				codeResourceAlreadyAssociated,
 				"resource %s is already associated",
 				f.AllocationID,
 			)

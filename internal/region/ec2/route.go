@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // newRoute checks a request for a route and returns the route.
@@ -38,8 +36,8 @@ func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput
 	}
 
 	if given != 1 {
-		return nil, wire.Errorf(
-			"InvalidParameterCombination",
+		return nil, newErrorf(
+			codeInvalidParameterCombination,
 			"The parameters must name exactly one target of the route",
 		)
 	}
@@ -71,7 +69,7 @@ func newRoute(destination netip.Prefix) *sdk.Route {
 
 func (s routeTableHandlers) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	if !strings.HasPrefix(id, "igw-") {
-		return wire.Errorf("InvalidGatewayID.NotFound", "The gateway ID '%s' does not exist", id)
+		return newErrorf(codeInvalidGatewayIDNotFound, "The gateway ID '%s' does not exist", id)
 	}
 
 	g, err := s.st.findInternetGateway(&id)
@@ -80,8 +78,8 @@ func (s routeTableHandlers) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Rou
 	}
 
 	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != str(t.VpcId) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"route table %s and network gateway %s belong to different networks",
 			str(t.RouteTableId),
 			id,
@@ -96,12 +94,16 @@ func (s routeTableHandlers) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Rou
 func (s routeTableHandlers) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	g := s.st.NATs[id]
 	if g == nil || str(g.State) == sdk.NatGatewayStateDeleted || str(g.State) == sdk.NatGatewayStateDeleting {
-		return wire.Errorf("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
+		return newErrorf(
+			codeInvalidNATGatewayIDNotFound,
+			"The natGateway ID '%s' does not exist",
+			id,
+		)
 	}
 
 	if str(g.VpcId) != str(t.VpcId) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"route table %s and NAT gateway %s belong to different networks",
 			str(t.RouteTableId),
 			id,
@@ -140,8 +142,8 @@ func (s routeTableHandlers) routeToInterface(
 	}
 
 	if str(n.VpcId) != str(t.VpcId) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"route table %s and interface %s belong to different networks",
 			str(t.RouteTableId),
 			interfaceID,
@@ -183,15 +185,15 @@ func (s routeTableHandlers) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRo
 			return &sdk.CreateRouteOutput{Return: new(true)}, nil
 		}
 
-		return nil, wire.Errorf(
-			"RouteAlreadyExists",
+		return nil, newErrorf(
+			codeRouteAlreadyExists,
 			"The route identified by %s already exists.",
 			str(r.DestinationCidrBlock),
 		)
 	}
 
 	if len(t.Routes) >= s.cfg.Quotas.RoutesPerTable {
-		return nil, wire.Errorf("RouteLimitExceeded", "The maximum number of routes has been reached.")
+		return nil, newError(codeRouteLimitExceeded)
 	}
 
 	t.Routes = append(t.Routes, r)
@@ -207,8 +209,8 @@ func (st *serviceState) findRemovableRoute(table, cidr *string) (*sdk.RouteTable
 
 	at := routeIndex(t, cidr)
 	if at < 0 {
-		return nil, 0, wire.Errorf(
-			"InvalidRoute.NotFound",
+		return nil, 0, newErrorf(
+			codeInvalidRouteNotFound,
 			"no route with destination-cidr-block %s in route table %s",
 			str(cidr),
 			str(table),
@@ -216,8 +218,8 @@ func (st *serviceState) findRemovableRoute(table, cidr *string) (*sdk.RouteTable
 	}
 
 	if str(t.Routes[at].GatewayId) == "local" {
-		return nil, 0, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, 0, newErrorf(
+			codeInvalidParameterValue,
 			"cannot remove local route %s in route table %s",
 			str(cidr),
 			str(table),
@@ -270,8 +272,8 @@ func (s routeTableHandlers) routeToPeering(t *sdk.RouteTable, r *sdk.Route, id s
 
 	sides := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
 	if str(p.Status.Code) != peeringActive || !slices.Contains(sides, str(t.VpcId)) {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"route table %s and VPC peering connection %s do not belong together, or it is not active",
 			str(t.RouteTableId),
 			id,

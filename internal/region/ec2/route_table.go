@@ -111,10 +111,7 @@ func (s routeTableHandlers) createRouteTable(
 	}
 
 	if count >= s.cfg.Quotas.TablesPerVPC {
-		return nil, wire.Errorf(
-			"RouteTableLimitExceeded",
-			"The maximum number of route tables has been reached.",
-		)
+		return nil, newError(codeRouteTableLimitExceeded)
 	}
 
 	t := s.newRouteTable(str(v.VpcId), vpcCIDRs(v))
@@ -131,8 +128,8 @@ func (st *serviceState) findRouteTable(id *string) (*sdk.RouteTable, error) {
 
 	t := st.Tables[str(id)]
 	if t == nil {
-		return nil, wire.Errorf(
-			"InvalidRouteTableID.NotFound",
+		return nil, newErrorf(
+			codeInvalidRouteTableIDNotFound,
 			"The routeTable ID '%s' does not exist",
 			str(id),
 		)
@@ -209,7 +206,7 @@ func (s routeTableHandlers) describeRouteTables(
 		s.st.Tables,
 		describeQuery{in.RouteTableIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.RouteTable]{
-			"InvalidRouteTableID.NotFound",
+			codeInvalidRouteTableIDNotFound,
 			"routeTable ID",
 			routeTableFilterValues,
 		},
@@ -236,8 +233,8 @@ func (s routeTableHandlers) associateRouteTable(
 	}
 
 	if str(n.VpcId) != str(t.VpcId) {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Route table %s and network %s belong to different networks",
 			str(t.RouteTableId),
 			str(n.SubnetId),
@@ -257,8 +254,8 @@ func (s routeTableHandlers) associateRouteTable(
 				}, nil
 			}
 
-			return nil, wire.Errorf(
-				"Resource.AlreadyAssociated",
+			return nil, newErrorf(
+				codeResourceAlreadyAssociated,
 				"the specified association for route table %s conflicts with an existing association",
 				str(t.RouteTableId),
 			)
@@ -286,8 +283,8 @@ func (st *serviceState) findRouteTableAssociation(
 		}
 	}
 
-	return nil, nil, wire.Errorf(
-		"InvalidAssociationID.NotFound",
+	return nil, nil, newErrorf(
+		codeInvalidAssociationIDNotFound,
 		"The association ID '%s' does not exist",
 		str(id),
 	)
@@ -309,8 +306,8 @@ func (s routeTableHandlers) disassociateRouteTable(
 	}
 
 	if *a.Main {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"cannot disassociate the main route table association %s",
 			str(in.AssociationId),
 		)
@@ -335,8 +332,8 @@ func (s routeTableHandlers) replaceRouteTableAssociation(
 	}
 
 	if str(from.VpcId) != str(to.VpcId) {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Route table %s and %s belong to different networks",
 			str(from.RouteTableId),
 			str(to.RouteTableId),

@@ -118,7 +118,10 @@ func checkGroupText(name, description string) error {
 		)
 
 	case name == "default":
-		return wire.Errorf("InvalidParameterValue", "Cannot use reserved security group name: default")
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Cannot use reserved security group name: default",
+		)
 	}
 
 	return nil
@@ -173,8 +176,8 @@ func (st *serviceState) checkNewGroup(v *sdk.Vpc, name string, limit int) error 
 
 		count++
 		if str(g.GroupName) == name {
-			return wire.Errorf(
-				"InvalidGroup.Duplicate",
+			return newErrorf(
+				codeInvalidGroupDuplicate,
 				"The security group '%s' already exists for VPC '%s'",
 				name,
 				str(v.VpcId),
@@ -183,8 +186,8 @@ func (st *serviceState) checkNewGroup(v *sdk.Vpc, name string, limit int) error 
 	}
 
 	if count >= limit {
-		return wire.Errorf(
-			"SecurityGroupLimitExceeded",
+		return newErrorf(
+			codeSecurityGroupLimitExceeded,
 			"The maximum number of security groups for VPC '%s' has been reached.",
 			str(v.VpcId),
 		)
@@ -202,7 +205,11 @@ func (st *serviceState) findSecurityGroup(id *string) (*sdk.SecurityGroup, error
 
 	g := st.Groups[str(id)]
 	if g == nil {
-		return nil, wire.Errorf("InvalidGroup.NotFound", "The security group '%s' does not exist", str(id))
+		return nil, newErrorf(
+			codeInvalidGroupNotFound,
+			"The security group '%s' does not exist",
+			str(id),
+		)
 	}
 
 	return g, nil
@@ -219,8 +226,8 @@ func (s securityGroupHandlers) deleteSecurityGroup(
 		}
 
 		if id = s.st.namedSecurityGroup(str(vpc), str(in.GroupName)); id == nil {
-			return nil, wire.Errorf(
-				"InvalidGroup.NotFound",
+			return nil, newErrorf(
+				codeInvalidGroupNotFound,
 				"The security group '%s' does not exist in default VPC '%s'",
 				str(in.GroupName),
 				str(vpc),
@@ -250,8 +257,8 @@ func (s securityGroupHandlers) deleteSecurityGroupByID(groupID *string) (*sdk.De
 
 	id := str(g.GroupId)
 	if str(g.GroupName) == "default" {
-		return nil, wire.Errorf(
-			"CannotDelete",
+		return nil, newErrorf(
+			codeCannotDelete,
 			"the specified group: \"%s\" name: \"default\" cannot be deleted by a user",
 			id,
 		)
@@ -407,7 +414,7 @@ func (s securityGroupHandlers) describeSecurityGroups(
 		s.Service,
 		s.st.Groups,
 		describeQuery{in.GroupIds, filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", s.st.groupFilterValues},
+		resourceLister[sdk.SecurityGroup]{codeInvalidGroupNotFound, "security group", s.st.groupFilterValues},
 	)
 
 	rules := s.st.rulesByGroup()

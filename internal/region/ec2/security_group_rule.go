@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func portValue(p *int64) int64 {
@@ -67,8 +65,8 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 	default:
 		var n int
 		if _, err := fmt.Sscanf(str(r.IpProtocol), "%d", &n); err != nil || n < -1 || n > 255 {
-			return wire.Errorf(
-				"InvalidPermission.Malformed",
+			return newErrorf(
+				codeInvalidPermissionMalformed,
 				"Unsupported IP protocol \"%s\"  - supported: [-1, tcp, udp, icmp, icmpv6, or a number]",
 				str(r.IpProtocol),
 			)
@@ -85,8 +83,8 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 func checkICMP(r *sdk.SecurityGroupRule) error {
 	if *r.FromPort < -1 || *r.FromPort > 255 || *r.ToPort < -1 || *r.ToPort > 255 ||
 		*r.FromPort == -1 && *r.ToPort != -1 {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Invalid ICMP type or code (%d:%d)",
 			*r.FromPort,
 			*r.ToPort,
@@ -98,15 +96,15 @@ func checkICMP(r *sdk.SecurityGroupRule) error {
 
 func checkPortRange(r *sdk.SecurityGroupRule) error {
 	if r.FromPort == nil || r.ToPort == nil {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Invalid value for portRange. Must specify both from and to ports with TCP/UDP.",
 		)
 	}
 
 	if *r.FromPort < 0 || *r.ToPort > 65535 || *r.FromPort > *r.ToPort {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Invalid TCP/UDP port range (%d:%d)",
 			*r.FromPort,
 			*r.ToPort,
@@ -123,7 +121,7 @@ func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityG
 	case r.CidrIpv4 != nil:
 		p, err := netip.ParsePrefix(*r.CidrIpv4)
 		if err != nil || !p.Addr().Is4() {
-			return wire.Errorf("InvalidParameterValue", "CIDR block %s is malformed", *r.CidrIpv4)
+			return newErrorf(codeInvalidParameterValue, "CIDR block %s is malformed", *r.CidrIpv4)
 		}
 
 		r.CidrIpv4 = new(p.Masked().String())
@@ -131,7 +129,7 @@ func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityG
 	case r.CidrIpv6 != nil:
 		p, err := netip.ParsePrefix(*r.CidrIpv6)
 		if err != nil || !p.Addr().Is6() {
-			return wire.Errorf("InvalidParameterValue", "CIDR block %s is malformed", *r.CidrIpv6)
+			return newErrorf(codeInvalidParameterValue, "CIDR block %s is malformed", *r.CidrIpv6)
 		}
 
 		r.CidrIpv6 = new(p.Masked().String())
@@ -149,15 +147,15 @@ func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityG
 		}
 
 	case r.PrefixListId != nil:
-		return wire.Errorf(
-			"InvalidPrefixListID.NotFound",
+		return newErrorf(
+			codeInvalidPrefixListIDNotFound,
 			"The prefix list ID '%s' does not exist",
 			*r.PrefixListId,
 		)
 
 	default:
-		return wire.Errorf(
-			"MissingParameter",
+		return newErrorf(
+			codeMissingParameter,
 			"Either an IP range, a prefix list or a security group must be given",
 		)
 	}
@@ -253,8 +251,8 @@ func (s securityGroupHandlers) authorizeRules(
 
 	for i, r := range rules {
 		if slices.ContainsFunc(have, func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) }) {
-			return nil, wire.Errorf(
-				"InvalidPermission.Duplicate",
+			return nil, newErrorf(
+				codeInvalidPermissionDuplicate,
 				"the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists",
 				peerText(r),
 				str(r.IpProtocol),
@@ -264,18 +262,15 @@ func (s securityGroupHandlers) authorizeRules(
 		}
 
 		if slices.ContainsFunc(rules[:i], func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) }) {
-			return nil, wire.Errorf(
-				"InvalidParameterValue",
+			return nil, newErrorf(
+				codeInvalidParameterValue,
 				"The same permission must not appear multiple times",
 			)
 		}
 	}
 
 	if len(have)+len(rules) > s.cfg.Quotas.RulesPerGroup {
-		return nil, wire.Errorf(
-			"RulesPerSecurityGroupLimitExceeded",
-			"The maximum number of rules per security group has been reached.",
-		)
+		return nil, newError(codeRulesPerSecurityGroupLimitExceeded)
 	}
 
 	for _, r := range rules {
@@ -353,8 +348,8 @@ func (s securityGroupHandlers) revokeRules(
 			have,
 			func(r *sdk.SecurityGroupRule) bool { return str(r.SecurityGroupRuleId) == id },
 		) {
-			return wire.Errorf(
-				"InvalidSecurityGroupRuleId.NotFound",
+			return newErrorf(
+				codeInvalidSecurityGroupRuleIDNotFound,
 				"The security group rule ID '%s' does not exist",
 				id,
 			)
@@ -372,10 +367,7 @@ func (s securityGroupHandlers) revokeRules(
 	for _, r := range rules {
 		at := slices.IndexFunc(have, func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) })
 		if at < 0 {
-			return wire.Errorf(
-				"InvalidPermission.NotFound",
-				"The specified rule does not exist in this security group.",
-			)
+			return newError(codeInvalidPermissionNotFound)
 		}
 
 		drop = append(drop, str(have[at].SecurityGroupRuleId))
@@ -423,15 +415,15 @@ func (st *serviceState) findPeerGroup(g *sdk.SecurityGroup, named *sdk.Reference
 
 	switch {
 	case peer == nil, str(named.UserId) != "" && str(named.UserId) != str(peer.OwnerId):
-		return nil, wire.Errorf(
-			"InvalidGroup.NotFound",
+		return nil, newErrorf(
+			codeInvalidGroupNotFound,
 			"The security group '%s' does not exist",
 			str(named.GroupId),
 		)
 
 	case str(peer.VpcId) != str(g.VpcId):
-		return nil, wire.Errorf(
-			"InvalidGroup.NotFound",
+		return nil, newErrorf(
+			codeInvalidGroupNotFound,
 			"You have specified two resources that belong to different networks.",
 		)
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func ruleFilterValues(r *sdk.SecurityGroupRule, name string) ([]string, bool) {
@@ -34,7 +32,7 @@ func (s securityGroupHandlers) describeSecurityGroupRules(
 		s.st.Rules,
 		describeQuery{in.SecurityGroupRuleIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.SecurityGroupRule]{
-			"InvalidSecurityGroupRuleId.NotFound",
+			codeInvalidSecurityGroupRuleIDNotFound,
 			"security group rule ID",
 			ruleFilterValues,
 		},
@@ -56,7 +54,11 @@ func checkGroupFilter(filters []*sdk.Filter) error {
 
 		for _, value := range f.Values {
 			if !strings.HasPrefix(str(value), "sg-") && !strings.ContainsAny(str(value), "*?") {
-				return wire.Errorf("InvalidGroupId.Malformed", "The security group ID '%s' is malformed", str(value))
+				return newErrorf(
+					codeInvalidGroupIDMalformed,
+					"The security group ID '%s' is malformed",
+					str(value),
+				)
 			}
 		}
 	}
@@ -89,15 +91,15 @@ func checkOnePeer(want *sdk.SecurityGroupRuleRequest) error {
 
 	switch peers {
 	case 0:
-		return wire.Errorf(
-			"MissingParameter",
+		return newErrorf(
+			codeMissingParameter,
 			"The request must contain exactly one of: cidrIp, cidrIpv6, prefixListId, or referencedGroupId",
 		)
 	case 1:
 		return nil
 	default:
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"Only one of cidrIp, cidrIpv6, prefixListId, or referencedGroupId can be specified",
 		)
 	}
@@ -111,8 +113,8 @@ func (st *serviceState) updatedRule(
 	old := st.Rules[str(u.SecurityGroupRuleId)]
 	want := u.SecurityGroupRule
 	if old == nil || str(old.GroupId) != str(g.GroupId) {
-		return nil, wire.Errorf(
-			"InvalidSecurityGroupRuleId.NotFound",
+		return nil, newErrorf(
+			codeInvalidSecurityGroupRuleIDNotFound,
 			"The security group rule ID '%s' does not exist",
 			str(u.SecurityGroupRuleId),
 		)
@@ -123,8 +125,8 @@ func (st *serviceState) updatedRule(
 	}
 
 	if want.IpProtocol == nil {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.",
 		)
 	}
@@ -152,8 +154,8 @@ func (st *serviceState) updatedRule(
 
 	was, _ := ruleType(old)
 	if now, parameter := ruleType(r); now != was {
-		return nil, wire.Errorf(
-			"InvalidParameterValue",
+		return nil, newErrorf(
+			codeInvalidParameterValue,
 			"Invalid rule type for security group rule '%s'. You may not specify %s for an existing %s rule.",
 			str(old.SecurityGroupRuleId),
 			parameter,
@@ -186,7 +188,10 @@ func (s securityGroupHandlers) modifySecurityGroupRules(
 
 		for id, other := range s.st.Rules {
 			if id != str(u.SecurityGroupRuleId) && sameRule(other, r) {
-				return nil, wire.Errorf("InvalidPermission.Duplicate", "the specified rule already exists")
+				return nil, newErrorf(
+					codeInvalidPermissionDuplicate,
+					"the specified rule already exists",
+				)
 			}
 		}
 
@@ -207,8 +212,8 @@ func (st *serviceState) updateRuleDescriptions(
 	for _, d := range byID {
 		r := st.Rules[str(d.SecurityGroupRuleId)]
 		if r == nil {
-			return wire.Errorf(
-				"InvalidSecurityGroupRuleId.NotFound",
+			return newErrorf(
+				codeInvalidSecurityGroupRuleIDNotFound,
 				"The security group rule ID '%s' does not exist",
 				str(d.SecurityGroupRuleId),
 			)
@@ -235,10 +240,7 @@ func (st *serviceState) updateRuleDescriptions(
 		}
 
 		if !found {
-			return wire.Errorf(
-				"InvalidPermission.NotFound",
-				"The specified rule does not exist in this security group.",
-			)
+			return newError(codeInvalidPermissionNotFound)
 		}
 	}
 

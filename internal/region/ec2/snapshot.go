@@ -72,11 +72,16 @@ func (s snapshotHandlers) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.Dele
 	}
 
 	if s.st.Snapshots[id] == nil {
-		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
+		return nil, newErrorf(codeInvalidSnapshotNotFound, "The snapshot '%s' does not exist.", id)
 	}
 
 	if image := s.st.imageOfSnapshot(id); image != "" {
-		return nil, wire.Errorf("InvalidSnapshot.InUse", "The snapshot %s is currently in use by %s", id, image)
+		return nil, newErrorf(
+			codeInvalidSnapshotInUse,
+			"The snapshot %s is currently in use by %s",
+			id,
+			image,
+		)
 	}
 
 	s.st.removeTags(id)
@@ -113,7 +118,7 @@ func (s snapshotHandlers) describeSnapshots(
 		s.Service,
 		s.st.Snapshots,
 		describeQuery{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field},
+		resourceLister[sdk.Snapshot]{codeInvalidSnapshotNotFound, "snapshot", field},
 	)
 
 	for _, n := range got {

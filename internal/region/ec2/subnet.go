@@ -34,7 +34,7 @@ func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubn
 		return nil, missingParameter("cidrBlock")
 	}
 
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidSubnet.Range")
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", codeInvalidSubnetRange)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (st *serviceState) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit in
 		func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) },
 	)
 	if !inside {
-		return wire.Errorf("InvalidSubnet.Range", "The CIDR '%s' is invalid.", cidr)
+		return newErrorf(codeInvalidSubnetRange, "The CIDR '%s' is invalid.", cidr)
 	}
 
 	count := 0
@@ -110,12 +110,16 @@ func (st *serviceState) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit in
 
 		count++
 		if cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
-			return wire.Errorf("InvalidSubnet.Conflict", "The CIDR '%s' conflicts with another subnet", cidr)
+			return newErrorf(
+				codeInvalidSubnetConflict,
+				"The CIDR '%s' conflicts with another subnet",
+				cidr,
+			)
 		}
 	}
 
 	if count >= limit {
-		return wire.Errorf("SubnetLimitExceeded", "The maximum number of subnets has been reached.")
+		return newError(codeSubnetLimitExceeded)
 	}
 
 	return nil
@@ -162,7 +166,7 @@ func (s subnetHandlers) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.Desc
 		s.Service,
 		s.st.Subnets,
 		describeQuery{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetFilterValues},
+		resourceLister[sdk.Subnet]{codeInvalidSubnetIDNotFound, "subnet ID", subnetFilterValues},
 	)
 
 	for _, n := range got {
@@ -197,7 +201,7 @@ func (s *Service) findVisibleSubnet(id string) (*sdk.Subnet, error) {
 }
 
 func newMissingSubnetError(id string) error {
-	return wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
+	return newErrorf(codeInvalidSubnetIDNotFound, "The subnet ID '%s' does not exist", id)
 }
 
 func (s subnetHandlers) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {

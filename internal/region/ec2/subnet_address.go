@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // usedAddresses returns the addresses of a subnet that are in use.
@@ -46,23 +44,23 @@ func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, err
 	if want != "" {
 		a, err := netip.ParseAddr(want)
 		if err != nil || !cidr.Contains(a) {
-			return a, wire.Errorf(
-				"InvalidParameterValue",
+			return a, newErrorf(
+				codeInvalidParameterValue,
 				"Address %s does not fall within the subnet's address range",
 				want,
 			)
 		}
 
 		if slices.Contains(reservedAddresses(cidr), a) {
-			return a, wire.Errorf(
-				"InvalidParameterValue",
+			return a, newErrorf(
+				codeInvalidParameterValue,
 				"Address %s is in subnet's reserved address range",
 				want,
 			)
 		}
 
 		if used[a] {
-			return a, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", want)
+			return a, newErrorf(codeInvalidIPAddressInUse, "Address %s is in use.", want)
 		}
 
 		return a, nil
@@ -76,8 +74,8 @@ func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, err
 		}
 	}
 
-	return netip.Addr{}, wire.Errorf(
-		"InsufficientFreeAddressesInSubnet",
+	return netip.Addr{}, newErrorf(
+		codeInsufficientFreeAddressesInSubnet,
 		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.",
 		id,
 	)

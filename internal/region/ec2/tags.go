@@ -41,24 +41,27 @@ func checkTags(tags []*sdk.Tag) error {
 		key := str(t.Key)
 		switch {
 		case key == "":
-			return wire.Errorf("InvalidParameterValue", "Tag keys must be between 1 and 128 characters long")
+			return newErrorf(
+				codeInvalidParameterValue,
+				"Tag keys must be between 1 and 128 characters long",
+			)
 		case len([]rune(key)) > 128, len([]rune(str(t.Value))) > 256:
-			return wire.Errorf("InvalidParameterValue", "The tag %q is too long", key)
+			return newErrorf(codeInvalidParameterValue, "The tag %q is too long", key)
 		case strings.HasPrefix(strings.ToLower(key), "aws:"):
-			return wire.Errorf(
-				"InvalidParameterValue",
+			return newErrorf(
+				codeInvalidParameterValue,
 				"Tag keys starting with 'aws:' are reserved for internal use",
 			)
 
 		case seen[key]:
-			return wire.Errorf("InvalidParameterValue", "Duplicate tag key '%s' specified.", key)
+			return newErrorf(codeInvalidParameterValue, "Duplicate tag key '%s' specified.", key)
 		}
 
 		seen[key] = true
 	}
 
 	if len(tags) > 50 {
-		return wire.Errorf("TagLimitExceeded", "More than 50 tags specified")
+		return newErrorf(codeTagLimitExceeded, "More than 50 tags specified")
 	}
 
 	return nil
@@ -71,15 +74,18 @@ func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string)
 	for _, spec := range specs {
 		got := str(spec.ResourceType)
 		if got != kind && !slices.Contains(others, got) {
-			return nil, wire.Errorf(
-				"InvalidParameterValue",
+			return nil, newErrorf(
+				codeInvalidParameterValue,
 				"'%s' is not a valid taggable resource type for this operation.",
 				got,
 			)
 		}
 
 		if len(spec.Tags) == 0 {
-			return nil, wire.Errorf("InvalidParameterValue", "Tag specification must have at least one tag")
+			return nil, newErrorf(
+				codeInvalidParameterValue,
+				"Tag specification must have at least one tag",
+			)
 		}
 
 		if err := checkTags(spec.Tags); err != nil {
@@ -166,8 +172,8 @@ func (s tagHandlers) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput,
 		}
 
 		if all > 50 {
-			return nil, wire.Errorf(
-				"TagLimitExceeded",
+			return nil, newErrorf(
+				codeTagLimitExceeded,
 				"The maximum number of Tags for resource '%s' has been reached",
 				id,
 			)

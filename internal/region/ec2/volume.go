@@ -60,13 +60,16 @@ func (s volumeHandlers) newVolume(zone string, e *sdk.EbsBlockDevice, fallback i
 
 	switch {
 	case e.KmsKeyId != nil && !*v.Encrypted:
-		return nil, wire.Errorf(
-			"InvalidParameterDependency",
+		return nil, newErrorf(
+			codeInvalidParameterDependency,
 			"The parameter KmsKeyId requires the parameter Encrypted to be set.",
 		)
 
 	case len(s.st.Volumes) >= s.cfg.Quotas.Volumes:
-		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
+		return nil, newErrorf(
+			codeVolumeLimitExceeded,
+			"You have exceeded your maximum number of volumes.",
+		)
 	}
 
 	v.KmsKeyId = s.cfg.volumeKeyARN(v)
@@ -83,10 +86,10 @@ func (s volumeHandlers) newVolume(zone string, e *sdk.EbsBlockDevice, fallback i
 // refuseSnapshot returns the error for a volume of a snapshot: the region does not copy the data of snapshots.
 func (st *serviceState) refuseSnapshot(id string) error {
 	if st.Snapshots[id] == nil {
-		return wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
+		return newErrorf(codeInvalidSnapshotNotFound, "The snapshot '%s' does not exist.", id)
 	}
 
-	return wire.Errorf("UnsupportedOperation", "This region does not create volumes from snapshots")
+	return newErrorf(codeUnsupportedOperation, "This region does not create volumes from snapshots")
 }
 
 // checkVolumeRequest refuses a request without what each volume needs, and volumes for several machines at once, which the region
@@ -98,7 +101,11 @@ func (s volumeHandlers) checkVolumeRequest(in *sdk.CreateVolumeInput) error {
 	case str(in.AvailabilityZone) == "":
 		return missingParameter("AvailabilityZone")
 	case !slices.Contains(s.cfg.zoneNames(), *in.AvailabilityZone):
-		return wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
+		return newErrorf(
+			codeInvalidZoneNotFound,
+			"The zone '%s' does not exist.",
+			*in.AvailabilityZone,
+		)
 	case isTrue(in.MultiAttachEnabled):
 		return notImplemented("MultiAttachEnabled")
 	}
@@ -169,7 +176,7 @@ func (st *serviceState) findVolume(id *string) (*sdk.Volume, error) {
 
 	v := st.Volumes[str(id)]
 	if v == nil {
-		return nil, wire.Errorf("InvalidVolume.NotFound", "The volume '%s' does not exist.", str(id))
+		return nil, newErrorf(codeInvalidVolumeNotFound, "The volume '%s' does not exist.", str(id))
 	}
 
 	return v, nil
@@ -183,8 +190,8 @@ func (s volumeHandlers) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolu
 
 	switch st := str(v.State); st {
 	case sdk.VolumeStateInUse:
-		return nil, wire.Errorf(
-			"VolumeInUse",
+		return nil, newErrorf(
+			codeVolumeInUse,
 			"Volume %s is currently attached to %s",
 			str(v.VolumeId),
 			str(v.Attachments[0].InstanceId),
@@ -238,7 +245,7 @@ func (s volumeHandlers) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.Desc
 		s.Service,
 		s.st.Volumes,
 		describeQuery{in.VolumeIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Volume]{"InvalidVolume.NotFound", "volume", volumeFilterValues},
+		resourceLister[sdk.Volume]{codeInvalidVolumeNotFound, "volume", volumeFilterValues},
 	)
 
 	for _, v := range got {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // checkAttachable refuses an attachment that EC2 refuses. limit is the number of volumes that the instance
@@ -19,14 +17,14 @@ func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64)
 	case device == "":
 		return missingParameter("device")
 	case str(v.State) == sdk.VolumeStateInUse:
-		return wire.Errorf("VolumeInUse", "%s is already attached to an instance", id)
+		return newErrorf(codeVolumeInUse, "%s is already attached to an instance", id)
 	case str(v.State) != sdk.VolumeStateAvailable:
 		return incorrectState("Volume '%s' is in the '%s' state.", id, str(v.State))
 	case str(i.State.Name) != sdk.InstanceStateNameRunning && str(i.State.Name) != sdk.InstanceStateNameStopped:
 		return incorrectState("Instance '%s' is not 'running'.", str(i.InstanceId))
 	case str(v.AvailabilityZone) != str(i.Placement.AvailabilityZone):
-		return wire.Errorf(
-			"InvalidVolume.ZoneMismatch",
+		return newErrorf(
+			codeInvalidVolumeZoneMismatch,
 			"The volume '%s' is not in the same availability zone as instance '%s'",
 			id,
 			str(i.InstanceId),
@@ -34,8 +32,8 @@ func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64)
 	}
 
 	if !strings.HasPrefix(device, "/dev/sd") && !strings.HasPrefix(device, "/dev/xvd") {
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Value (%s) for parameter device is invalid. %s is not a valid EBS device name.",
 			device,
 			device,
@@ -44,8 +42,8 @@ func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64)
 
 	for _, m := range i.BlockDeviceMappings {
 		if str(m.DeviceName) == device {
-			return wire.Errorf(
-				"InvalidParameterValue",
+			return newErrorf(
+				codeInvalidParameterValue,
 				"Invalid value '%s' for unixDevice. Attachment point %s is already in use",
 				device,
 				device,
@@ -54,8 +52,8 @@ func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64)
 	}
 
 	if int64(len(i.BlockDeviceMappings)) >= limit {
-		return wire.Errorf(
-			"AttachmentLimitExceeded",
+		return newErrorf(
+			codeAttachmentLimitExceeded,
 			"Instance %s has %d volumes, the maximum of its type",
 			str(i.InstanceId),
 			limit,
@@ -153,8 +151,8 @@ func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAtta
 	i := s.st.Instances[str(a.InstanceId)]
 	if i != nil && str(i.RootDeviceName) == str(a.Device) &&
 		str(i.State.Name) != sdk.InstanceStateNameStopped {
-		return nil, wire.Errorf(
-			"OperationNotPermitted",
+		return nil, newErrorf(
+			codeOperationNotPermitted,
 			"'%s' is the root device of a running instance",
 			str(v.VolumeId),
 		)
@@ -198,16 +196,16 @@ func (st *serviceState) completeAttachments(v *sdk.Volume) {
 func checkAttachment(in *sdk.DetachVolumeInput, a *sdk.VolumeAttachment) error {
 	switch {
 	case in.InstanceId != nil && *in.InstanceId != str(a.InstanceId):
-		return wire.Errorf(
-			"InvalidAttachment.NotFound",
+		return newErrorf(
+			codeInvalidAttachmentNotFound,
 			"Volume '%s' is not attached to instance '%s'",
 			str(in.VolumeId),
 			*in.InstanceId,
 		)
 
 	case in.Device != nil && *in.Device != str(a.Device):
-		return wire.Errorf(
-			"InvalidAttachment.NotFound",
+		return newErrorf(
+			codeInvalidAttachmentNotFound,
 			"Volume '%s' is not attached as device '%s'",
 			str(in.VolumeId),
 			*in.Device,

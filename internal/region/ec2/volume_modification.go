@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the modification is
@@ -31,7 +29,10 @@ func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolu
 
 	if in.Size != nil {
 		if *in.Size < *v.Size {
-			return nil, wire.Errorf("InvalidParameterValue", "New size cannot be smaller than existing size")
+			return nil, newErrorf(
+				codeInvalidParameterValue,
+				"New size cannot be smaller than existing size",
+			)
 		}
 
 		after.Size = in.Size
@@ -80,8 +81,8 @@ func (st *serviceState) checkModifiable(v *sdk.Volume) error {
 		return nil
 	}
 
-	return wire.Errorf(
-		"IncorrectModificationState",
+	return newErrorf(
+		codeIncorrectModificationState,
 		"Volume %s cannot be modified in modification state %s",
 		id,
 		strings.ToUpper(str(m.ModificationState)),
@@ -159,8 +160,8 @@ func (s volumeHandlers) describeVolumesModifications(
 		}
 
 		if s.st.Modifications[id] == nil {
-			return nil, wire.Errorf(
-				"InvalidVolumeModification.NotFound",
+			return nil, newErrorf(
+				codeInvalidVolumeModificationNotFound,
 				"Modification for volume '%s' does not exist.",
 				id,
 			)

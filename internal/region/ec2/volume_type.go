@@ -4,8 +4,6 @@ package ec2
 
 import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // volumeLimits are the limits of a volume type: its size in GiB, its IOPS (default and maximum; 0 if they
@@ -30,16 +28,16 @@ func volumeTypeLimits(kind string) (volumeLimits, bool) {
 func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
 	l, ok := volumeTypeLimits(str(v.VolumeType))
 	if !ok {
-		return l, wire.Errorf(
-			"UnknownVolumeType",
+		return l, newErrorf(
+			codeUnknownVolumeType,
 			"Unsupported volume type '%s' for volume creation.",
 			str(v.VolumeType),
 		)
 	}
 
 	if *v.Size < l.minGiB || *v.Size > l.maxGiB {
-		return l, wire.Errorf(
-			"InvalidParameterValue",
+		return l, newErrorf(
+			codeInvalidParameterValue,
 			"Volume of %dGiB is out of the bounds of volume type %s (%d-%dGiB)",
 			*v.Size,
 			str(v.VolumeType),
@@ -55,27 +53,37 @@ func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
 func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) error {
 	switch {
 	case iops != nil && l.maxIOPS == 0:
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"The parameter iops is not supported for %s volumes.",
 			str(v.VolumeType),
 		)
 
 	case throughput != nil && l.throughput == 0:
-		return wire.Errorf(
-			"InvalidParameterCombination",
+		return newErrorf(
+			codeInvalidParameterCombination,
 			"The parameter throughput is not supported for %s volumes.",
 			str(v.VolumeType),
 		)
 
 	case iops != nil && *iops < l.iops:
-		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is too low; minimum is %d.", *iops, l.iops)
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Volume iops of %d is too low; minimum is %d.",
+			*iops,
+			l.iops,
+		)
 	case iops != nil && *iops > l.maxIOPS:
-		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is too high; maximum is %d.", *iops, l.maxIOPS)
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Volume iops of %d is too high; maximum is %d.",
+			*iops,
+			l.maxIOPS,
+		)
 
 	case throughput != nil && (*throughput < 125 || *throughput > 1000):
-		return wire.Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"Throughput of %d is out of bounds (125-1000).",
 			*throughput,
 		)

@@ -27,11 +27,11 @@ func (s vpcHandlers) ops() []wire.Operation {
 }
 
 // parseCIDR parses an IPv4 CIDR block of /16 to /28; code is the error code for other sizes.
-func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
+func parseCIDR(cidr *string, name string, code errorCode) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(str(cidr))
 	if err != nil || !p.Addr().Is4() {
-		return p, wire.Errorf(
-			"InvalidParameterValue",
+		return p, newErrorf(
+			codeInvalidParameterValue,
 			"Value (%s) for parameter %s is invalid. This is not a valid CIDR block.",
 			str(cidr),
 			name,
@@ -39,7 +39,7 @@ func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
 	}
 
 	if p.Bits() < 16 || p.Bits() > 28 {
-		return p, wire.Errorf(code, "The CIDR '%s' is invalid.", str(cidr))
+		return p, newErrorf(code, "The CIDR '%s' is invalid.", str(cidr))
 	}
 
 	return p.Masked(), nil
@@ -50,7 +50,7 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 		return nil, missingParameter("cidrBlock")
 	}
 
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", codeInvalidVPCRange)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 	}
 
 	if in.AmazonProvidedIpv6CidrBlock != nil && *in.AmazonProvidedIpv6CidrBlock {
-		return nil, wire.Errorf("UnsupportedOperation", "This region does not support IPv6")
+		return nil, newErrorf(codeUnsupportedOperation, "This region does not support IPv6")
 	}
 
 	if len(s.st.VPCs) >= s.cfg.Quotas.VPCs {
-		return nil, wire.Errorf("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+		return nil, newError(codeVPCLimitExceeded)
 	}
 
 	tenancy := "default"
@@ -200,7 +200,7 @@ func (s vpcHandlers) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsO
 		s.Service,
 		s.st.VPCs,
 		describeQuery{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcFilterValues},
+		resourceLister[sdk.Vpc]{codeInvalidVPCIDNotFound, "vpc ID", vpcFilterValues},
 	)
 
 	for _, v := range got {
@@ -217,7 +217,7 @@ func (st *serviceState) findVPC(id *string) (*sdk.Vpc, error) {
 
 	v := st.VPCs[str(id)]
 	if v == nil {
-		return nil, wire.Errorf("InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", str(id))
+		return nil, newErrorf(codeInvalidVPCIDNotFound, "The vpc ID '%s' does not exist", str(id))
 	}
 
 	return v, nil
@@ -270,8 +270,8 @@ func (s vpcHandlers) modifyVPCAttribute(
 		if c.from != nil && c.from.Value != nil {
 			given++
 			if given > 1 {
-				return nil, wire.Errorf(
-					"InvalidParameterCombination",
+				return nil, newErrorf(
+					codeInvalidParameterCombination,
 					"Fields for multiple attribute types specified",
 				)
 			}
@@ -372,14 +372,14 @@ func (s vpcHandlers) associateVPCCIDRBlock(
 		return nil, err
 	}
 
-	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", codeInvalidVPCRange)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, p := range vpcCIDRs(v) {
 		if p.Overlaps(cidr) {
-			return nil, wire.Errorf("InvalidVpc.Range", "The CIDR '%s' overlaps with '%s'", cidr, p)
+			return nil, newErrorf(codeInvalidVPCRange, "The CIDR '%s' overlaps with '%s'", cidr, p)
 		}
 	}
 
@@ -388,8 +388,8 @@ func (s vpcHandlers) associateVPCCIDRBlock(
 	}
 
 	if len(v.CidrBlockAssociationSet) >= maxVPCBlocks {
-		return nil, wire.Errorf(
-			"CidrLimitExceeded",
+		return nil, newErrorf(
+			codeCIDRLimitExceeded,
 			"This network %s has met its maximum number of allowed CIDRs: %d",
 			str(v.VpcId),
 			maxVPCBlocks,
@@ -420,8 +420,8 @@ func (s vpcHandlers) disassociateVPCCIDRBlock(
 			}
 
 			if i == 0 {
-				return nil, wire.Errorf(
-					"OperationNotPermitted",
+				return nil, newErrorf(
+					codeOperationNotPermitted,
 					"The primary CIDR block of a VPC cannot be disassociated",
 				)
 			}
@@ -449,8 +449,8 @@ func (s vpcHandlers) disassociateVPCCIDRBlock(
 		}
 	}
 
-	return nil, wire.Errorf(
-		"InvalidVpcCidrBlockAssociationID.NotFound",
+	return nil, newErrorf(
+		codeInvalidVPCCIDRBlockAssociationIDNotFound,
 		"The association ID '%s' does not exist",
 		str(in.AssociationId),
 	)

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // privateRanges returns the ranges of RFC 1918.
@@ -42,8 +40,8 @@ func checkBlockRange(v *sdk.Vpc, cidr netip.Prefix) error {
 	}
 
 	if range1918 >= 0 && range1918 != home || slices.ContainsFunc(reserved, cidr.Overlaps) {
-		return wire.Errorf(
-			"InvalidVpc.Range",
+		return newErrorf(
+			codeInvalidVPCRange,
 			"The CIDR '%s' is restricted. Use a CIDR from the same private address range as the current VPC CIDR, "+
 				"or use a publicly-routable CIDR.",
 			cidr,

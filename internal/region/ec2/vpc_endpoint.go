@@ -95,8 +95,8 @@ func (s vpcEndpointHandlers) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sd
 
 	_, types := s.cfg.parseServiceName(str(in.ServiceName))
 	if types == nil {
-		return nil, wire.Errorf(
-			"InvalidServiceName",
+		return nil, newErrorf(
+			codeInvalidServiceName,
 			"The Vpc Endpoint Service '%s' does not exist",
 			str(in.ServiceName),
 		)
@@ -108,8 +108,8 @@ func (s vpcEndpointHandlers) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sd
 	}
 
 	if !slices.Contains(types, kind) {
-		return nil, wire.Errorf(
-			"InvalidParameter",
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"Endpoint type (%s) does not match available service types (%v).",
 			kind,
 			types,
@@ -140,8 +140,8 @@ func (s vpcEndpointHandlers) configureGatewayEndpoint(
 ) error {
 	if len(in.SubnetIds)+len(in.SecurityGroupIds) > 0 ||
 		in.PrivateDnsEnabled != nil && *in.PrivateDnsEnabled {
-		return wire.Errorf(
-			"InvalidParameter",
+		return newErrorf(
+			codeInvalidParameter,
 			"Subnets, security groups and private DNS are not supported for endpoints of type Gateway",
 		)
 	}
@@ -158,8 +158,8 @@ func (s vpcEndpointHandlers) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []st
 		}
 
 		if str(t.VpcId) != str(e.VpcId) {
-			return wire.Errorf(
-				"InvalidParameter",
+			return newErrorf(
+				codeInvalidParameter,
 				"Route table %s does not belong to VPC %s",
 				id,
 				str(e.VpcId),
@@ -169,8 +169,8 @@ func (s vpcEndpointHandlers) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []st
 		for _, other := range s.st.Endpoints {
 			if other != e && str(other.ServiceName) == str(e.ServiceName) &&
 				slices.Contains(strs(other.RouteTableIds), id) {
-				return wire.Errorf(
-					"RouteAlreadyExists",
+				return newErrorf(
+					codeRouteAlreadyExists,
 					"route table %s already has a route with destination-prefix-list-id of %s",
 					id,
 					str(e.ServiceName),
@@ -191,8 +191,8 @@ func (st *serviceState) findVPCEndpoint(id *string) (*sdk.VpcEndpoint, error) {
 		return e, nil
 	}
 
-	return nil, wire.Errorf(
-		"InvalidVpcEndpointId.NotFound",
+	return nil, newErrorf(
+		codeInvalidVPCEndpointIDNotFound,
 		"The Vpc Endpoint Id '%s' does not exist",
 		str(id),
 	)
@@ -211,8 +211,8 @@ func (s vpcEndpointHandlers) modifyVPCEndpoint(
 	groups := len(in.AddSecurityGroupIds) + len(in.RemoveSecurityGroupIds)
 	tables := len(in.AddRouteTableIds) + len(in.RemoveRouteTableIds)
 	if gateway && subnets+groups > 0 || !gateway && tables > 0 {
-		return nil, wire.Errorf(
-			"InvalidParameter",
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"The parameters do not fit an endpoint of type %s",
 			str(e.VpcEndpointType),
 		)
@@ -253,7 +253,7 @@ func (s vpcEndpointHandlers) deleteVPCEndpoints(
 				&sdk.UnsuccessfulItem{
 					ResourceId: new(id),
 					Error: &sdk.UnsuccessfulItemError{
-						Code:    new("InvalidVpcEndpoint.NotFound"),
+						Code:    new(string(codeInvalidVPCEndpointNotFound)),
 						Message: new("The Vpc Endpoint Id '" + id + "' does not exist"),
 					},
 				},
@@ -306,7 +306,7 @@ func (s vpcEndpointHandlers) describeVPCEndpoints(
 		s.Service,
 		s.st.Endpoints,
 		describeQuery{in.VpcEndpointIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.VpcEndpoint]{"InvalidVpcEndpointId.NotFound", "Vpc Endpoint Id", field},
+		resourceLister[sdk.VpcEndpoint]{codeInvalidVPCEndpointIDNotFound, "Vpc Endpoint Id", field},
 	)
 
 	for _, e := range got {

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s vpcEndpointHandlers) configureInterfaceEndpoint(
@@ -15,8 +13,8 @@ func (s vpcEndpointHandlers) configureInterfaceEndpoint(
 	e *sdk.VpcEndpoint,
 ) error {
 	if len(in.RouteTableIds) > 0 {
-		return wire.Errorf(
-			"InvalidParameter",
+		return newErrorf(
+			codeInvalidParameter,
 			"Route tables are not supported for endpoints of type Interface",
 		)
 	}
@@ -58,8 +56,8 @@ func (s vpcEndpointHandlers) setEndpointSecurityGroups(e *sdk.VpcEndpoint, ids [
 // enablePrivateDNS makes the private DNS name of the service resolve to the endpoint.
 func (s vpcEndpointHandlers) enablePrivateDNS(e *sdk.VpcEndpoint) error {
 	if a := s.st.Attributes[str(e.VpcId)]; a == nil || !a.DNSSupport || !a.DNSHostnames {
-		return wire.Errorf(
-			"InvalidParameter",
+		return newErrorf(
+			codeInvalidParameter,
 			"Enabling private DNS requires both enableDnsSupport and enableDnsHostnames VPC attributes set to true for %s",
 			str(e.VpcId),
 		)
@@ -69,8 +67,8 @@ func (s vpcEndpointHandlers) enablePrivateDNS(e *sdk.VpcEndpoint) error {
 		if other != e && str(other.VpcId) == str(e.VpcId) && str(other.ServiceName) == str(e.ServiceName) &&
 			other.PrivateDnsEnabled != nil &&
 			*other.PrivateDnsEnabled {
-			return wire.Errorf(
-				"InvalidParameter",
+			return newErrorf(
+				codeInvalidParameter,
 				"private-dns-enabled cannot be set because there is already a conflicting DNS domain for %s in the VPC %s",
 				str(e.ServiceName),
 				str(e.VpcId),
@@ -93,12 +91,17 @@ func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets [
 		}
 
 		if str(n.VpcId) != str(e.VpcId) {
-			return wire.Errorf("InvalidParameter", "Subnet %s does not belong to VPC %s", id, str(e.VpcId))
+			return newErrorf(
+				codeInvalidParameter,
+				"Subnet %s does not belong to VPC %s",
+				id,
+				str(e.VpcId),
+			)
 		}
 
 		if other := zones[str(n.AvailabilityZone)]; other != "" {
-			return wire.Errorf(
-				"DuplicateSubnetsInSameZone",
+			return newErrorf(
+				codeDuplicateSubnetsInSameZone,
 				"Found another VPC endpoint subnet in the availability zone of %s",
 				id,
 			)
@@ -160,7 +163,7 @@ func (s vpcEndpointHandlers) modifyInterfaceEndpoint(
 	}
 
 	if len(groups) == 0 {
-		return wire.Errorf("InvalidParameter", "An interface endpoint needs a security group")
+		return newErrorf(codeInvalidParameter, "An interface endpoint needs a security group")
 	}
 
 	if err := s.setEndpointSecurityGroups(e, groups); err != nil {
@@ -185,7 +188,7 @@ func (s vpcEndpointHandlers) changeEndpointSubnets(e *sdk.VpcEndpoint, in *sdk.M
 	for _, id := range strs(in.RemoveSubnetIds) {
 		at := slices.Index(strs(e.SubnetIds), id)
 		if at < 0 {
-			return wire.Errorf("InvalidParameter", "Subnet %s is not one of the endpoint's", id)
+			return newErrorf(codeInvalidParameter, "Subnet %s is not one of the endpoint's", id)
 		}
 
 		s.st.removeInterface(str(e.NetworkInterfaceIds[at]))

@@ -72,15 +72,15 @@ func (s vpcPeeringHandlers) createVPCPeeringConnection(
 	}
 
 	if ours == theirs {
-		return nil, wire.Errorf("InvalidParameterValue", "A VPC cannot be peered with itself")
+		return nil, newErrorf(codeInvalidParameterValue, "A VPC cannot be peered with itself")
 	}
 
 	for _, p := range s.st.Peerings {
 		pair := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
 		if str(p.Status.Code) != peeringDeleted && slices.Contains(pair, str(in.VpcId)) &&
 			slices.Contains(pair, str(in.PeerVpcId)) {
-			return nil, wire.Errorf(
-				"VpcPeeringConnectionAlreadyExists",
+			return nil, newErrorf(
+				codeVPCPeeringConnectionAlreadyExists,
 				"The two VPCs are peered by %s",
 				str(p.VpcPeeringConnectionId),
 			)
@@ -142,8 +142,8 @@ func (st *serviceState) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, e
 		return p, nil
 	}
 
-	return nil, wire.Errorf(
-		"InvalidVpcPeeringConnectionID.NotFound",
+	return nil, newErrorf(
+		codeInvalidVPCPeeringConnectionIDNotFound,
 		"The vpcPeeringConnection ID '%s' does not exist",
 		str(id),
 	)
@@ -158,8 +158,8 @@ func (s vpcPeeringHandlers) acceptVPCPeeringConnection(
 	}
 
 	if code := str(p.Status.Code); code != peeringPending {
-		return nil, wire.Errorf(
-			"InvalidStateTransition",
+		return nil, newErrorf(
+			codeInvalidStateTransition,
 			"%s is %s and cannot be accepted",
 			str(p.VpcPeeringConnectionId),
 			code,
@@ -183,8 +183,8 @@ func (s vpcPeeringHandlers) deleteVPCPeeringConnection(
 	}
 
 	if code := str(p.Status.Code); code != peeringPending && code != peeringActive {
-		return nil, wire.Errorf(
-			"InvalidStateTransition",
+		return nil, newErrorf(
+			codeInvalidStateTransition,
 			"%s is %s and cannot be deleted",
 			str(p.VpcPeeringConnectionId),
 			code,
@@ -223,7 +223,7 @@ func (s vpcPeeringHandlers) describeVPCPeeringConnections(
 		s.st.Peerings,
 		describeQuery{in.VpcPeeringConnectionIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.VpcPeeringConnection]{
-			"InvalidVpcPeeringConnectionID.NotFound",
+			codeInvalidVPCPeeringConnectionIDNotFound,
 			"vpcPeeringConnection ID",
 			field,
 		},

@@ -69,7 +69,7 @@ func (s zoneHandlers) describeAvailabilityZones(
 		s.Service,
 		all,
 		describeQuery{ids: in.ZoneNames, filters: filters},
-		resourceLister[sdk.AvailabilityZone]{"InvalidParameterValue", "zone", field},
+		resourceLister[sdk.AvailabilityZone]{codeInvalidParameterValue, "zone", field},
 	)
 
 	out := &describeZonesOutput{}

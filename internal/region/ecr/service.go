@@ -179,16 +179,16 @@ func (s *Service) createRepository(in *sdk.CreateRepositoryInput) (*sdk.CreateRe
 
 	name := sdkshape.String(in.RepositoryName)
 	if len(name) > maxNameLength || !regexp.MustCompile("^"+namePattern+"$").MatchString(name) {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidParameterException,
+		return nil, newErrorf(
+			codeInvalidParameter,
 			"Invalid parameter at 'repositoryName' failed to satisfy constraint: 'must satisfy regular expression '%s''",
 			namePattern,
 		)
 	}
 
 	if s.st.Repositories[name] != nil {
-		return nil, wire.Errorf(
-			sdk.ErrCodeRepositoryAlreadyExistsException,
+		return nil, newErrorf(
+			codeRepositoryAlreadyExists,
 			"The repository with name '%s' already exists in the registry with id '%s'",
 			name,
 			s.cfg.Account,
@@ -196,8 +196,8 @@ func (s *Service) createRepository(in *sdk.CreateRepositoryInput) (*sdk.CreateRe
 	}
 
 	if len(s.st.Repositories) >= maxRepositories {
-		return nil, wire.Errorf(
-			sdk.ErrCodeLimitExceededException,
+		return nil, newErrorf(
+			codeLimitExceeded,
 			"The maximum number of repositories per registry is %d",
 			maxRepositories,
 		)
@@ -231,7 +231,7 @@ func (s *Service) repositoryShape(name string) *sdk.Repository {
 
 // newNotFoundError returns the error about a repository that does not exist.
 func (s *Service) newNotFoundError(name string) error {
-	return wire.Errorf(sdk.ErrCodeRepositoryNotFoundException, "%s", s.missingText(name))
+	return newErrorf(codeRepositoryNotFound, "%s", s.missingText(name))
 }
 
 func (s *Service) describeRepositories(in *sdk.DescribeRepositoriesInput) (*sdk.DescribeRepositoriesOutput, error) {
@@ -258,7 +258,7 @@ func (s *Service) describeRepositories(in *sdk.DescribeRepositoriesInput) (*sdk.
 			sdkshape.SortedKeys(s.st.Repositories),
 			limit,
 			in.NextToken,
-			wire.Errorf(sdk.ErrCodeInvalidParameterException, "Invalid parameter at 'nextToken'"),
+			newErrorf(codeInvalidParameter, "Invalid parameter at 'nextToken'"),
 		)
 		if err != nil {
 			return nil, err

@@ -11,7 +11,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Values of attributes.
@@ -147,12 +146,16 @@ func validateAttribute(all map[string]attribute, key, value *string) error {
 	v := sdkshape.String(value)
 	a, known := all[k]
 	if !known {
-		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
+		return newErrorf(
+			codeInvalidConfigurationRequest,
+			"The attribute key '%s' is not recognized",
+			k,
+		)
 	}
 
 	if !a.accepts(v) {
-		return wire.Errorf(
-			"InvalidConfigurationRequest",
+		return newErrorf(
+			codeInvalidConfigurationRequest,
 			"The value of '%s' must be %s, not '%s'",
 			k,
 			a.describeValues(),
@@ -161,7 +164,12 @@ func validateAttribute(all map[string]attribute, key, value *string) error {
 	}
 
 	if a.fixed && v != a.initial {
-		return wire.Errorf("NotImplemented", "This region does not implement the value '%s' of attribute '%s'", v, k)
+		return newErrorf(
+			codeNotImplemented,
+			"This region does not implement the value '%s' of attribute '%s'",
+			v,
+			k,
+		)
 	}
 
 	return nil
@@ -195,8 +203,8 @@ func (g *targetGroup) validateAttribute(a *sdk.TargetGroupAttribute) error {
 	}
 
 	if sdkshape.String(a.Key) == keyPreserveClientIP && sdkshape.String(a.Value) == valueFalse && forwardsUDP(g.Shape) {
-		return wire.Errorf(
-			"InvalidConfigurationRequest",
+		return newErrorf(
+			codeInvalidConfigurationRequest,
 			"The value of '%s' must be true for target groups of protocol %s",
 			keyPreserveClientIP,
 			sdkshape.String(g.Shape.Protocol),

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // parseSubnets returns the network interfaces that a request asks for, one a subnet. A request names subnets
@@ -75,15 +74,15 @@ func (s *Service) resolveSubnets(
 	for _, p := range placements {
 		switch {
 		case p.VPC != placements[0].VPC:
-			return nil, nil, wire.Errorf(
-				"InvalidConfigurationRequest",
+			return nil, nil, newErrorf(
+				codeInvalidConfigurationRequest,
 				"All subnets must belong to the same VPC: '%s'",
 				placements[0].VPC,
 			)
 
 		case zones[p.Zone]:
-			return nil, nil, wire.Errorf(
-				"InvalidConfigurationRequest",
+			return nil, nil, newErrorf(
+				codeInvalidConfigurationRequest,
 				"A load balancer cannot be attached to multiple subnets in the same Availability Zone",
 			)
 		}
@@ -134,8 +133,8 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 	}
 
 	if placements[0].VPC != sdkshape.String(b.Shape.VpcId) {
-		return nil, wire.Errorf(
-			"InvalidSubnet",
+		return nil, newErrorf(
+			codeInvalidSubnet,
 			"The subnets must be in VPC '%s'",
 			sdkshape.String(b.Shape.VpcId),
 		)

@@ -63,8 +63,8 @@ func (s *Service) balancersForGroup(group string) []string {
 // setDefaultAction sets the action of a listener, which must be to forward to one target group.
 func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error {
 	if len(actions) != 1 || sdkshape.String(actions[0].Type) != sdk.ActionTypeEnumForward {
-		return wire.Errorf(
-			"InvalidLoadBalancerAction",
+		return newErrorf(
+			codeInvalidLoadBalancerAction,
 			"A network load balancer's listener has one default action, of type forward",
 		)
 	}
@@ -85,15 +85,15 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 
 	switch {
 	case sdkshape.String(g.Shape.VpcId) != sdkshape.String(b.Shape.VpcId):
-		return wire.Errorf(
-			"InvalidConfigurationRequest",
+		return newErrorf(
+			codeInvalidConfigurationRequest,
 			"The target group '%s' is not in the load balancer's VPC",
 			arn,
 		)
 
 	case sdkshape.String(g.Shape.Protocol) != protocol && protocol != "TLS":
-		return wire.Errorf(
-			"IncompatibleProtocols",
+		return newErrorf(
+			codeIncompatibleProtocols,
 			"The protocol '%s' of the target group does not fit the listener's '%s'",
 			sdkshape.String(g.Shape.Protocol),
 			protocol,
@@ -101,8 +101,8 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 	}
 
 	if used := s.balancersForGroup(arn); len(used) > 0 && used[0] != sdkshape.String(l.LoadBalancerArn) {
-		return wire.Errorf(
-			"TargetGroupAssociationLimit",
+		return newErrorf(
+			codeTargetGroupAssociationLimit,
 			"The following target groups cannot be associated with more than one load balancer: %s",
 			arn,
 		)
@@ -135,9 +135,17 @@ func validateListenerProtocol(protocol *string) error {
 	case sdk.ProtocolEnumTcp:
 		return nil
 	case sdk.ProtocolEnumUdp, sdk.ProtocolEnumTcpUdp, sdk.ProtocolEnumTls:
-		return wire.Errorf("NotImplemented", "This region does not implement listeners of protocol %s", p)
+		return newErrorf(
+			codeNotImplemented,
+			"This region does not implement listeners of protocol %s",
+			p,
+		)
 	default:
-		return wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP, TCP_UDP and TLS", p)
+		return newErrorf(
+			codeUnsupportedProtocol,
+			"Protocol '%s' is not one of TCP, UDP, TCP_UDP and TLS",
+			p,
+		)
 	}
 }
 
@@ -175,8 +183,8 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	if old := s.findListenerByPort(in.LoadBalancerArn, *in.Port); old != nil {
 		if listenerTargetGroup(old) != listenerTargetGroup(l) ||
 			sdkshape.String(old.Protocol) != sdkshape.String(l.Protocol) {
-			return nil, wire.Errorf(
-				"DuplicateListener",
+			return nil, newErrorf(
+				codeDuplicateListener,
 				"A listener already exists on this port for this load balancer '%s'",
 				sdkshape.String(in.LoadBalancerArn),
 			)
@@ -195,8 +203,8 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 func (s *Service) findListener(arn *string) (*sdk.Listener, error) {
 	l := s.st.Listeners[sdkshape.String(arn)]
 	if l == nil {
-		return nil, wire.Errorf(
-			"ListenerNotFound",
+		return nil, newErrorf(
+			codeListenerNotFound,
 			"One or more listeners not found: '%s'",
 			sdkshape.String(arn),
 		)
@@ -225,7 +233,11 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 	}
 
 	if other := s.findListenerByPort(l.LoadBalancerArn, *after.Port); other != nil && other != l {
-		return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
+		return nil, newErrorf(
+			codeDuplicateListener,
+			"A listener already exists on port %d",
+			*after.Port,
+		)
 	}
 
 	actions := in.DefaultActions

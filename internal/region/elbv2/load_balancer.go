@@ -73,8 +73,8 @@ func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) 
 	}
 
 	if sdkshape.String(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
-		return wire.Errorf(
-			"InvalidConfigurationRequest",
+		return newErrorf(
+			codeInvalidConfigurationRequest,
 			"This region has load balancers of type network only, not '%s'",
 			cmp.Or(sdkshape.String(in.Type), sdk.LoadBalancerTypeEnumApplication), // AWS's default
 		)
@@ -110,8 +110,8 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 	sortTags(in.Tags)
 	if old := s.findBalancerByName(name); old != nil {
 		if old.Request != encodeRequest(in) {
-			return nil, wire.Errorf(
-				"DuplicateLoadBalancerName",
+			return nil, newErrorf(
+				codeDuplicateLoadBalancerName,
 				"A load balancer with the same name '%s' exists, but with different settings",
 				name,
 			)
@@ -121,8 +121,8 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 	}
 
 	if len(s.st.Balancers) >= s.cfg.MaxBalancers {
-		return nil, wire.Errorf(
-			"TooManyLoadBalancers",
+		return nil, newErrorf(
+			codeTooManyLoadBalancers,
 			"The maximum number of load balancers has been reached",
 		)
 	}
@@ -133,7 +133,11 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 	}
 
 	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !placements[0].HasInternetGateway {
-		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", placements[0].VPC)
+		return nil, newErrorf(
+			codeInvalidSubnet,
+			"VPC %s has no internet gateway",
+			placements[0].VPC,
+		)
 	}
 
 	b, err := s.newLoadBalancer(name, scheme, in, wanted)
@@ -240,17 +244,14 @@ func translateEC2Error(err error) error {
 		return err
 	}
 
-	code := map[string]string{
-		"InvalidGroup.NotFound":             "InvalidSecurityGroup",
-		"InvalidAllocationID.NotFound":      "AllocationIdNotFound",
-		"InsufficientFreeAddressesInSubnet": "InvalidSubnet",
-		"InvalidSubnetID.NotFound":          "SubnetNotFound",
+	code := map[string]errorCode{
+		"InvalidGroup.NotFound":             codeInvalidSecurityGroup,
+		"InvalidAllocationID.NotFound":      codeAllocationIDNotFound,
+		"InsufficientFreeAddressesInSubnet": codeInvalidSubnet,
+		"InvalidSubnetID.NotFound":          codeSubnetNotFound,
 	}[refusal.Code]
-	if code == "" {
-		code = "InvalidConfigurationRequest"
-	}
 
-	return wire.Errorf(code, "%s", refusal.Error())
+	return newErrorf(cmp.Or(code, codeInvalidConfigurationRequest), "%s", refusal.Error())
 }
 
 func (s *Service) findBalancerByName(name string) *loadBalancer {
@@ -266,7 +267,11 @@ func (s *Service) findBalancerByName(name string) *loadBalancer {
 func (s *Service) findLoadBalancer(arn *string) (*loadBalancer, error) {
 	b := s.st.Balancers[sdkshape.String(arn)]
 	if b == nil {
-		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", sdkshape.String(arn))
+		return nil, newErrorf(
+			codeLoadBalancerNotFound,
+			"Load balancer '%s' not found",
+			sdkshape.String(arn),
+		)
 	}
 
 	return b, nil
@@ -282,8 +287,8 @@ func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.Dele
 	}
 
 	if b.Attributes[keyDeletionProtection] == valueTrue {
-		return nil, wire.Errorf(
-			"OperationNotPermitted",
+		return nil, newErrorf(
+			codeOperationNotPermitted,
 			"Load balancer '%s' cannot be deleted because deletion protection is enabled",
 			arn,
 		)
@@ -318,7 +323,7 @@ func (s *Service) describeLoadBalancers(
 	for _, name := range sdkshape.Strings(in.Names) {
 		b := s.findBalancerByName(name)
 		if b == nil {
-			return nil, wire.Errorf("LoadBalancerNotFound", "Load balancers '[%s]' not found", name)
+			return nil, newErrorf(codeLoadBalancerNotFound, "Load balancers '[%s]' not found", name)
 		}
 
 		arns = append(arns, sdkshape.String(b.Shape.LoadBalancerArn))
@@ -355,8 +360,8 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 	}
 
 	if len(b.Shape.SecurityGroups) == 0 || len(in.SecurityGroups) == 0 {
-		return nil, wire.Errorf(
-			"InvalidConfigurationRequest",
+		return nil, newErrorf(
+			codeInvalidConfigurationRequest,
 			"A network load balancer that was created without security groups cannot have any, "+
 				"and one that was created with them needs at least one",
 		)
@@ -379,7 +384,11 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 // checkIPv4 refuses address types other than ipv4.
 func checkIPv4(kind *string) error {
 	if v := sdkshape.String(kind); v != "" && v != sdk.IpAddressTypeIpv4 {
-		return wire.Errorf("NotImplemented", "This region does not implement the parameter IpAddressType %s", v)
+		return newErrorf(
+			codeNotImplemented,
+			"This region does not implement the parameter IpAddressType %s",
+			v,
+		)
 	}
 
 	return nil
@@ -392,7 +401,7 @@ func (s *Service) setIPAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAdd
 	}
 
 	if sdkshape.String(in.IpAddressType) != "ipv4" {
-		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has no IPv6")
+		return nil, newErrorf(codeInvalidConfigurationRequest, "This region has no IPv6")
 	}
 
 	return &sdk.SetIpAddressTypeOutput{IpAddressType: b.Shape.IpAddressType}, nil

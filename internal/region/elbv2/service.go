@@ -323,7 +323,7 @@ func tagChecks(op, arn string, request map[string][]string) []wire.AccessCheck {
 }
 
 func newValidationError(format string, args ...any) error {
-	return wire.Errorf("ValidationError", format, args...)
+	return newErrorf(codeValidation, format, args...)
 }
 
 // resolvePageSize returns the number of entries on a page: 400 unless the request sets fewer.

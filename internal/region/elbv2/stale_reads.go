@@ -44,11 +44,11 @@ func unseenRules() visibility.Rules {
 		NotFound: func(_, id string) error {
 			switch {
 			case strings.HasPrefix(id, balancerPrefix), strings.Contains(id, ":loadbalancer/"):
-				return wire.Errorf("LoadBalancerNotFound", "One or more load balancers not found")
+				return newErrorf(codeLoadBalancerNotFound, "One or more load balancers not found")
 			case strings.HasPrefix(id, groupPrefix), strings.Contains(id, ":targetgroup/"):
-				return wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
+				return newErrorf(codeTargetGroupNotFound, "One or more target groups not found")
 			default:
-				return wire.Errorf("ListenerNotFound", "One or more listeners not found")
+				return newErrorf(codeListenerNotFound, "One or more listeners not found")
 			}
 		},
 		Listed: map[string]func(any) string{

@@ -35,14 +35,14 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return nil, newValidationError("The tag key '%s' begins with aws:, which is reserved", k)
 		case twice:
-			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
+			return nil, newErrorf(codeDuplicateTagKeys, "The tag key '%s' is given twice", k)
 		}
 
 		out[k] = sdkshape.String(t.Value)
 	}
 
 	if len(out) > 50 {
-		return nil, wire.Errorf("TooManyTags", "At most 50 tags are allowed")
+		return nil, newErrorf(codeTooManyTags, "At most 50 tags are allowed")
 	}
 
 	return out, nil

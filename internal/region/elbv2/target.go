@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // validateTarget checks that an instance or an IP address can be a target of a group. It returns the
@@ -31,18 +30,22 @@ func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 	instance, ok := s.cfg.Cloud.InstanceInfo(id)
 	switch {
 	case !ok:
-		return "", wire.Errorf("InvalidTarget", "The following targets are not valid instances: '%s'", id)
+		return "", newErrorf(
+			codeInvalidTarget,
+			"The following targets are not valid instances: '%s'",
+			id,
+		)
 	case instance.State != ec2sdk.InstanceStateNameRunning:
-		return "", wire.Errorf(
-			"InvalidTarget",
+		return "", newErrorf(
+			codeInvalidTarget,
 			"The following targets are not in a running state and cannot be registered: '%s'",
 			id,
 		)
 	}
 
 	if instance.VPC != sdkshape.String(g.Shape.VpcId) {
-		return "", wire.Errorf(
-			"InvalidTarget",
+		return "", newErrorf(
+			codeInvalidTarget,
 			"The following targets are not in the target group VPC '%s': '%s'",
 			sdkshape.String(g.Shape.VpcId),
 			id,

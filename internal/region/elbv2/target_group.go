@@ -29,7 +29,11 @@ func (s *Service) targetGroupOps() []wire.Operation {
 func (s *Service) findTargetGroup(arn *string) (*targetGroup, error) {
 	g := s.st.Groups[sdkshape.String(arn)]
 	if g == nil {
-		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", sdkshape.String(arn))
+		return nil, newErrorf(
+			codeTargetGroupNotFound,
+			"Target groups '%s' not found",
+			sdkshape.String(arn),
+		)
 	}
 
 	return g, nil
@@ -95,8 +99,8 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 	sortTags(in.Tags)
 	if old := s.findTargetGroupByName(name); old != nil {
 		if old.Request != encodeRequest(in) {
-			return nil, wire.Errorf(
-				"DuplicateTargetGroupName",
+			return nil, newErrorf(
+				codeDuplicateTargetGroupName,
 				"A target group with the same name '%s' exists, but with different settings",
 				name,
 			)
@@ -274,8 +278,8 @@ func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.Modify
 func (s *Service) deleteTargetGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
 	arn := sdkshape.String(in.TargetGroupArn)
 	if len(s.listenersForGroup(arn)) > 0 {
-		return nil, wire.Errorf(
-			"ResourceInUse",
+		return nil, newErrorf(
+			codeResourceInUse,
 			"Target group '%s' is currently in use by a listener or a rule",
 			arn,
 		)
@@ -294,7 +298,7 @@ func (s *Service) describeTargetGroups(
 	for _, name := range sdkshape.Strings(in.Names) {
 		g := s.findTargetGroupByName(name)
 		if g == nil {
-			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
+			return nil, newErrorf(codeTargetGroupNotFound, "One or more target groups not found")
 		}
 
 		arns = append(arns, sdkshape.String(g.Shape.TargetGroupArn))

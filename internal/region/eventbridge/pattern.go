@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/aws/aws-sdk-go/service/eventbridge"
-
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -18,11 +16,7 @@ type pattern map[string]any
 
 // newPatternError returns EventBridge's error for a pattern that is not valid.
 func newPatternError(reason string) error {
-	return wire.Errorf(
-		sdk.ErrCodeInvalidEventPatternException,
-		"Event pattern is not valid. Reason: %s",
-		reason,
-	)
+	return newErrorf(codeInvalidEventPattern, "Event pattern is not valid. Reason: %s", reason)
 }
 
 // parsePattern parses a pattern. It refuses the filters that the region does not implement by their names: all but exact

@@ -15,8 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-const codeValidation = "ValidationException"
-
 // The limits of EventBridge (EventBridge user guide, quotas; API reference, PutRule and PutTargets).
 const (
 	maxRules         = 300
@@ -34,7 +32,7 @@ func checkRuleName(member, name string) error {
 		return nil
 	}
 
-	return wire.Errorf(
+	return newErrorf(
 		codeValidation,
 		"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length "+
 			"less than or equal to 64 and satisfy regular expression pattern: [\\.\\-_A-Za-z0-9]+",
@@ -55,15 +53,15 @@ func (s *Service) checkRule(in *sdk.PutRuleInput) error {
 
 	pattern := sdkshape.String(in.EventPattern)
 	if pattern == "" && sdkshape.String(in.ScheduleExpression) == "" {
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"Parameter(s) EventPattern or ScheduleExpression must be specified.",
 		)
 	}
 
 	if len(pattern) > maxPatternLength {
-		return wire.Errorf(
-			sdk.ErrCodeLimitExceededException,
+		return newErrorf(
+			codeLimitExceeded,
 			"The event pattern is longer than %d characters.",
 			maxPatternLength,
 		)
@@ -96,8 +94,8 @@ func (s *Service) putRule(ctx context.Context, in *sdk.PutRuleInput) (*sdk.PutRu
 	} else if err := after.addTags(in.Tags); err != nil {
 		return nil, err
 	} else if len(s.st.Rules) >= maxRules {
-		return nil, wire.Errorf(
-			sdk.ErrCodeLimitExceededException,
+		return nil, newErrorf(
+			codeLimitExceeded,
 			"The requested resource exceeds the maximum number allowed.",
 		)
 	} else {
@@ -165,7 +163,10 @@ func pageOf(keys []string, limit *int64, token *string) ([]string, *string, erro
 		size = min(size, *limit)
 	}
 
-	return sdkshape.Paginate(keys, size, token, wire.Errorf(codeValidation, "NextToken is not valid."))
+	return sdkshape.Paginate(keys, size, token, newErrorf(
+		codeValidation,
+		"NextToken is not valid.",
+	))
 }
 
 func (s *Service) listRules(in *sdk.ListRulesInput) (*sdk.ListRulesOutput, error) {
@@ -194,7 +195,7 @@ func (s *Service) deleteRule(in *sdk.DeleteRuleInput) (*sdk.DeleteRuleOutput, er
 
 	name := sdkshape.String(in.Name)
 	if r := s.st.Rules[name]; r != nil && len(r.Targets) > 0 {
-		return nil, wire.Errorf(codeValidation, "Rule can't be deleted since it has targets.")
+		return nil, newErrorf(codeValidation, "Rule can't be deleted since it has targets.")
 	}
 
 	delete(s.st.Rules, name)
@@ -215,7 +216,7 @@ func (s *Service) putTargets(in *sdk.PutTargetsInput) (*sdk.PutTargetsOutput, er
 	for _, t := range in.Targets {
 		id := sdkshape.String(t.Id)
 		if seen[id] {
-			return nil, wire.Errorf(codeValidation, "Target id %s is not unique in the request.", id)
+			return nil, newErrorf(codeValidation, "Target id %s is not unique in the request.", id)
 		}
 
 		seen[id] = true
@@ -229,8 +230,8 @@ func (s *Service) putTargets(in *sdk.PutTargetsInput) (*sdk.PutTargetsOutput, er
 	}
 
 	if len(r.Targets)+added > maxTargets {
-		return nil, wire.Errorf(
-			sdk.ErrCodeLimitExceededException,
+		return nil, newErrorf(
+			codeLimitExceeded,
 			"The requested resource exceeds the maximum number allowed.",
 		)
 	}
@@ -253,7 +254,7 @@ func (s *Service) checkTarget(t *sdk.Target) error {
 	}
 
 	if strings.Count(arn, ":") < 5 || !strings.HasPrefix(arn, "arn:") {
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"Parameter %s is not valid. Reason: Provided Arn is not in correct format.",
 			arn,
@@ -268,7 +269,7 @@ func (s *Service) checkTarget(t *sdk.Target) error {
 		retries := p.MaximumRetryAttempts
 		age := p.MaximumEventAgeInSeconds
 		if retries != nil && (*retries < 0 || *retries > maxRetries) || age != nil && *age > maxEventAge {
-			return wire.Errorf(
+			return newErrorf(
 				codeValidation,
 				"A retry policy has 0 to %d attempts and an age of 60 to %d seconds.",
 				maxRetries,

@@ -23,7 +23,7 @@ func parseSchedule(expression string) (time.Duration, error) {
 		return 0, wire.NotImplemented("ScheduleExpression " + expression)
 	}
 
-	invalid := wire.Errorf(codeValidation, "Parameter ScheduleExpression is not valid.")
+	invalid := newErrorf(codeValidation, "Parameter ScheduleExpression is not valid.")
 	m := regexp.MustCompile(`^rate\(([1-9][0-9]*) (minute|hour|day)(s?)\)$`).FindStringSubmatch(expression)
 	if m == nil {
 		return 0, invalid

@@ -187,7 +187,7 @@ func (s *Service) checkBus(name *string) error {
 		return nil
 	}
 
-	return wire.Errorf(sdk.ErrCodeResourceNotFoundException, "Event bus %s does not exist.", given)
+	return newErrorf(codeResourceNotFound, "Event bus %s does not exist.", given)
 }
 
 const defaultBus = "default"
@@ -217,11 +217,7 @@ func (s *Service) findByARN(arn *string) (*rule, error) {
 
 // newNotFoundError returns the error about a rule that does not exist.
 func newNotFoundError(name string) error {
-	return wire.Errorf(
-		sdk.ErrCodeResourceNotFoundException,
-		"Rule %s does not exist on EventBus default.",
-		name,
-	)
+	return newErrorf(codeResourceNotFound, "Rule %s does not exist on EventBus default.", name)
 }
 
 // SetSystemTags sets tags of a rule whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
@@ -291,7 +287,7 @@ func (r *rule) addTags(tags []*sdk.Tag) error {
 		v := sdkshape.String(t.Value)
 		if len([]rune(k)) > maxTagKeyLength || len([]rune(v)) > maxTagValueLength ||
 			strings.HasPrefix(strings.ToLower(k), "aws:") {
-			return wire.Errorf(
+			return newErrorf(
 				codeValidation,
 				"The tag %s is not valid: a key has up to %d characters and does not begin with aws:, "+
 					"a value has up to %d characters",
@@ -305,7 +301,7 @@ func (r *rule) addTags(tags []*sdk.Tag) error {
 	}
 
 	if len(after) > maxTags {
-		return wire.Errorf(sdk.ErrCodeLimitExceededException, "A rule can have no more than %d tags.", maxTags)
+		return newErrorf(codeLimitExceeded, "A rule can have no more than %d tags.", maxTags)
 	}
 
 	r.Tags = after

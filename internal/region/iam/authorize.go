@@ -258,8 +258,8 @@ func resolveSessionDuration(life, longest int64, policies []string) (time.Durati
 	}
 
 	if life > longest {
-		return 0, wire.Errorf(
-			"ValidationError",
+		return 0, newErrorf(
+			codeValidation,
 			"The requested DurationSeconds exceeds the MaxSessionDuration set for this role.",
 		)
 	}

@@ -38,7 +38,11 @@ func (st *serviceState) setBoundary(i *identity, arn string) error {
 		}
 
 		if p.Path == serviceLinkedPath {
-			return wire.Errorf(iam.ErrCodePolicyNotAttachableException, "Policy %s is of service-linked roles only.", arn)
+			return newErrorf(
+				codePolicyNotAttachable,
+				"Policy %s is of service-linked roles only.",
+				arn,
+			)
 		}
 	}
 

@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // putInlinePolicy stores an inline policy. maxBytes is the limit of all inline policies of the identity
@@ -59,8 +58,8 @@ func (st *serviceState) attachPolicy(i *identity, arn string) error {
 	}
 
 	if p.Path == serviceLinkedPath {
-		return wire.Errorf(
-			iam.ErrCodePolicyNotAttachableException,
+		return newErrorf(
+			codePolicyNotAttachable,
 			"Cannot attach a Service Role Policy to a Customer Role.",
 		)
 	}

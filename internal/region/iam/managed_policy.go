@@ -5,7 +5,6 @@ package iam
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // managedPolicy is a policy managed by the customer or by AWS. Tags is replaced on each change, never
@@ -329,11 +327,11 @@ func (s *IAM) getPolicyVersion(in *iam.GetPolicyVersionInput) (*iam.GetPolicyVer
 // newDocumentMissingError returns the error about the document of a policy of service-linked roles: no caller of the
 // region has such a role, so it does not need their documents.
 func newDocumentMissingError(name string) error {
-	return &wire.Error{
-		Code:    "NotImplemented",
-		Message: "This region does not have the document of the policy " + name,
-		Status:  http.StatusBadRequest,
-	}
+	return newErrorf(
+		codeNotImplemented,
+		"This region does not have the document of the policy %s",
+		name,
+	)
 }
 
 func (s *IAM) listPolicyVersions(in *iam.ListPolicyVersionsInput) (*iam.ListPolicyVersionsOutput, error) {

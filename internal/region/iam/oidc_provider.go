@@ -218,7 +218,7 @@ func standInThumbprint(name string) string {
 }
 
 func newInvalidInputError(format string, args ...any) error {
-	e := wire.Errorf(iam.ErrCodeInvalidInputException, format, args...)
+	e := newErrorf(codeInvalidInput, format, args...)
 	e.Status = http.StatusBadRequest
 
 	return e

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/iam"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // linkedService is a service of AWS that has a service-linked role.
@@ -87,8 +85,8 @@ const serviceLinkedPath = "/aws-service-role/"
 func (st *serviceState) findModifiableRole(name string) (*role, error) {
 	r, err := st.findRole(name)
 	if err == nil && strings.HasPrefix(r.Path, serviceLinkedPath) {
-		return nil, wire.Errorf(
-			iam.ErrCodeUnmodifiableEntityException,
+		return nil, newErrorf(
+			codeUnmodifiableEntity,
 			"Cannot perform the operation on the protected role '%s' - this role is only modifiable by AWS",
 			name,
 		)
@@ -109,19 +107,15 @@ func (s *IAM) createServiceLinkedRole(
 	name := "AWSServiceRoleFor" + linked.suffix
 	if in.CustomSuffix != nil {
 		if !linked.custom {
-			return nil, wire.Errorf(
-				iam.ErrCodeInvalidInputException,
-				"Custom suffix is not allowed for %s",
-				service,
-			)
+			return nil, newErrorf(codeInvalidInput, "Custom suffix is not allowed for %s", service)
 		}
 
 		name += "_" + *in.CustomSuffix
 	}
 
 	if s.st.hasRole(name) {
-		return nil, wire.Errorf(
-			iam.ErrCodeInvalidInputException,
+		return nil, newErrorf(
+			codeInvalidInput,
 			"Service role name %s has been taken in this account, please try a different suffix.",
 			name,
 		)

@@ -14,8 +14,8 @@ import (
 func (s *IAM) AssumeServiceRole(roleARN, service, session string) (wire.Caller, error) {
 	name := roleARN[strings.LastIndex(roleARN, "/")+1:]
 	if arn, ok := s.RoleARN(name); !ok || arn != roleARN || !s.TrustsService(name, service) {
-		return wire.Caller{}, wire.Errorf(
-			"ValidationError",
+		return wire.Caller{}, newErrorf(
+			codeValidation,
 			"Role %s is invalid or cannot be assumed",
 			roleARN,
 		)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The quotas of IAM, from the IAM user guide ("IAM and AWS STS quotas"). Sizes of policies do not include
@@ -47,41 +45,25 @@ func stringValue(p *string) string {
 }
 
 func newNotFoundError(format string, args ...any) error {
-	return &wire.Error{
-		Code:    iam.ErrCodeNoSuchEntityException,
-		Message: fmt.Sprintf(format, args...),
-		Status:  http.StatusNotFound,
-	}
+	return newErrorf(codeNoSuchEntity, format, args...)
 }
 
 func newExistsError(format string, args ...any) error {
-	return &wire.Error{
-		Code:    iam.ErrCodeEntityAlreadyExistsException,
-		Message: fmt.Sprintf(format, args...),
-		Status:  http.StatusConflict,
-	}
+	return newErrorf(codeEntityAlreadyExists, format, args...)
 }
 
 // newDeleteConflictError returns the error for an entity that is in use. remedy continues "must", such as
 // "detach all policies".
 func newDeleteConflictError(remedy string) error {
-	return &wire.Error{
-		Code:    iam.ErrCodeDeleteConflictException,
-		Message: "Cannot delete entity, must " + remedy + " first.",
-		Status:  http.StatusConflict,
-	}
+	return newErrorf(codeDeleteConflict, "Cannot delete entity, must %s first.", remedy)
 }
 
 func newLimitError(format string, args ...any) error {
-	return &wire.Error{
-		Code:    iam.ErrCodeLimitExceededException,
-		Message: fmt.Sprintf(format, args...),
-		Status:  http.StatusConflict,
-	}
+	return newErrorf(codeLimitExceeded, format, args...)
 }
 
 func newValidationError(format string, args ...any) error {
-	return wire.Errorf("ValidationError", format, args...)
+	return newErrorf(codeValidation, format, args...)
 }
 
 // validateName checks a name's characters and length.
@@ -147,7 +129,7 @@ func validateDocument(kind authz.PolicyKind, document string, maxBytes int) erro
 }
 
 func newMalformedError(message string) error {
-	return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%s", message)
+	return newErrorf(codeMalformedPolicyDocument, "%s", message)
 }
 
 // documentSize returns the size of a document without white space, in bytes.
@@ -171,14 +153,11 @@ func mergeTags(old map[string]string, added []*iam.Tag) (map[string]string, erro
 				k,
 			)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return nil, wire.Errorf(
-				iam.ErrCodeInvalidInputException,
-				"Tag keys beginning with aws: are reserved",
-			)
+			return nil, newErrorf(codeInvalidInput, "Tag keys beginning with aws: are reserved")
 
 		case seen[strings.ToLower(k)]:
-			return nil, wire.Errorf(
-				iam.ErrCodeInvalidInputException,
+			return nil, newErrorf(
+				codeInvalidInput,
 				"Duplicate tag keys found. Please note that Tag keys are case insensitive.",
 			)
 		}

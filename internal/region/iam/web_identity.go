@@ -6,13 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go/service/sts"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/oidctoken"
@@ -83,11 +80,11 @@ func (w WebIdentities) AssumeRole(ctx context.Context, in WebIdentityRequest) (W
 	r.Context[provider.URL+":sub"] = []string{token.Subject}
 	role, ok := w.IAM.findTrustPolicy(in.RoleARN)
 	if !ok || !authz.Evaluate([]authz.Policy{role.trust}, r).Allowed {
-		return WebIdentitySession{}, &wire.Error{
-			Code:    "AccessDenied",
-			Message: "Not authorized to perform " + assumeWithWebIdentity,
-			Status:  http.StatusForbidden,
-		}
+		return WebIdentitySession{}, newErrorf(
+			codeAccessDenied,
+			"Not authorized to perform %s",
+			assumeWithWebIdentity,
+		)
 	}
 
 	life, err := resolveSessionDuration(in.Life, role.maxSession, in.Policies)
@@ -145,8 +142,8 @@ func (w WebIdentities) verifyToken(ctx context.Context, token oidctoken.Token) e
 
 	now := w.IAM.cfg.Now()
 	if !now.Before(token.Expires) {
-		return wire.Errorf(
-			sts.ErrCodeExpiredTokenException,
+		return newErrorf(
+			codeExpiredToken,
 			"Token expired: current date/time %d must be before the expiration date/time %d",
 			now.Unix(),
 			token.Expires.Unix(),
@@ -201,5 +198,5 @@ func acceptedAudience(token oidctoken.Token, clientIDs []string) (string, error)
 }
 
 func newIdentityError(message string) error {
-	return wire.Errorf(sts.ErrCodeInvalidIdentityTokenException, "%s", message)
+	return newErrorf(codeInvalidIdentityToken, "%s", message)
 }

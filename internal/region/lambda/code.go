@@ -15,8 +15,6 @@ import (
 	"os"
 	"path/filepath"
 
-	sdk "github.com/aws/aws-sdk-go/service/lambda"
-
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -77,7 +75,7 @@ func (s *Service) fetchCode(ctx context.Context, name string, from codeSource) (
 
 // newZipError returns Lambda's error for a zip file that it cannot use.
 func newZipError(reason string) error {
-	return wire.Errorf(sdk.ErrCodeInvalidParameterValueException, "Could not unzip uploaded file. %s", reason)
+	return newErrorf(codeInvalidParameterValue, "Could not unzip uploaded file. %s", reason)
 }
 
 // unpack unpacks a zip file to a new folder. It does nothing if the folder exists: its name has the hash of the file.

@@ -64,11 +64,7 @@ func (s *Service) createFunction(
 	var out *sdk.FunctionConfiguration
 	err = s.store.Update(func() error {
 		if s.st.Functions[name] != nil {
-			return &wire.Error{
-				Code:    sdk.ErrCodeResourceConflictException,
-				Message: "Function already exist: " + name,
-				Status:  http.StatusConflict,
-			}
+			return newErrorf(codeResourceConflict, "Function already exist: %s", name)
 		}
 
 		maps.Copy(f.Tags, wire.SystemTags(ctx))
@@ -89,8 +85,8 @@ func (s *Service) createFunction(
 func (s *Service) newFunction(in *sdk.CreateFunctionInput) (*function, error) {
 	name := s.functionName(in.FunctionName)
 	if len(name) > maxNameLength || !regexp.MustCompile(`^[a-zA-Z0-9-_]+$`).MatchString(name) {
-		return nil, wire.Errorf(
-			"ValidationException",
+		return nil, newErrorf(
+			codeValidation,
 			"1 validation error detected: Value '%s' at 'functionName' failed to satisfy constraint: Member must "+
 				"have length less than or equal to %d and satisfy regular expression pattern: [a-zA-Z0-9-_]+",
 			name,
@@ -320,12 +316,12 @@ func (s *Service) checkReady(name string, f *function) error {
 		reason = "The function is currently in the following state: Pending: "
 	}
 
-	return &wire.Error{
-		Code: sdk.ErrCodeResourceConflictException,
-		Message: "The operation cannot be performed at this time. " + reason +
-			s.functionARN(name),
-		Status: http.StatusConflict,
-	}
+	return newErrorf(
+		codeResourceConflict,
+		"The operation cannot be performed at this time. %s%s",
+		reason,
+		s.functionARN(name),
+	)
 }
 
 // toConfiguration describes a function for a response.

@@ -52,8 +52,8 @@ func (s *Service) invoke(ctx context.Context, in *sdk.InvokeInput) (*sdk.InvokeO
 	}
 
 	if !json.Valid(payload) {
-		return nil, wire.Errorf(
-			sdk.ErrCodeInvalidRequestContentException,
+		return nil, newErrorf(
+			codeInvalidRequestContent,
 			"Could not parse request body into json: the payload is not valid JSON",
 		)
 	}
@@ -109,11 +109,13 @@ func (s *Service) InvokeForService(_ context.Context, arn, service, source strin
 	}
 
 	if !slices.ContainsFunc(f.Statements, func(p permission) bool { return p.allows(service, source, s.cfg.Account) }) {
-		return &wire.Error{
-			Code:    "AccessDeniedException",
-			Message: "the policy of function " + name + " does not allow " + service + " to invoke it for " + source,
-			Status:  http.StatusForbidden,
-		}
+		return newErrorf(
+			codeAccessDenied,
+			"the policy of function %s does not allow %s to invoke it for %s",
+			name,
+			service,
+			source,
+		)
 	}
 
 	return s.enqueue(name, payload)

@@ -119,7 +119,7 @@ func (s *Service) change(
 		}
 
 		if revision != nil && *revision != f.Revision {
-			return newRevisionError()
+			return newError(codePreconditionFailed)
 		}
 
 		if err := s.checkReady(name, f); err != nil {
@@ -142,15 +142,6 @@ func (s *Service) change(
 	}
 
 	return out, err
-}
-
-func newRevisionError() error {
-	return &wire.Error{
-		Code: sdk.ErrCodePreconditionFailedException,
-		Message: "The RevisionId provided does not match the latest RevisionId. Call the GetFunction/GetAlias API to " +
-			"retrieve the latest RevisionId",
-		Status: http.StatusPreconditionFailed,
-	}
 }
 
 func (s *Service) deleteFunction(
@@ -189,7 +180,7 @@ func (s *Service) addPermission(
 	}
 
 	if in.RevisionId != nil && *in.RevisionId != f.Revision {
-		return nil, newRevisionError()
+		return nil, newError(codePreconditionFailed)
 	}
 
 	if *in.Action != "lambda:InvokeFunction" {
@@ -201,12 +192,12 @@ func (s *Service) addPermission(
 	}
 
 	if slices.ContainsFunc(f.Statements, func(p permission) bool { return p.ID == *in.StatementId }) {
-		return nil, &wire.Error{
-			Code: sdk.ErrCodeResourceConflictException,
-			Message: "The statement id (" + *in.StatementId + ") provided already exists. " +
+		return nil, newErrorf(
+			codeResourceConflict,
+			"The statement id (%s) provided already exists. "+
 				"Please provide a new statement id, or remove the existing statement.",
-			Status: http.StatusConflict,
-		}
+			*in.StatementId,
+		)
 	}
 
 	p := permission{
@@ -258,11 +249,7 @@ func (p permission) allows(service, source, account string) bool {
 
 // newMissingStatementError returns the error about a statement that a function's policy does not have.
 func newMissingStatementError(id string) error {
-	return &wire.Error{
-		Code:    sdk.ErrCodeResourceNotFoundException,
-		Message: "Statement " + id + " is not found in resource policy.",
-		Status:  http.StatusNotFound,
-	}
+	return newErrorf(codeResourceNotFound, "Statement %s is not found in resource policy.", id)
 }
 
 func (s *Service) removePermission(
@@ -275,7 +262,7 @@ func (s *Service) removePermission(
 	}
 
 	if in.RevisionId != nil && *in.RevisionId != f.Revision {
-		return nil, newRevisionError()
+		return nil, newError(codePreconditionFailed)
 	}
 
 	i := slices.IndexFunc(f.Statements, func(p permission) bool { return p.ID == sdkshape.String(in.StatementId) })
@@ -304,11 +291,7 @@ func (s *Service) getPolicy(in *sdk.GetPolicyInput) (*sdk.GetPolicyOutput, error
 	}
 
 	if len(statements) == 0 {
-		return nil, &wire.Error{
-			Code:    sdk.ErrCodeResourceNotFoundException,
-			Message: "The resource you requested does not exist.",
-			Status:  http.StatusNotFound,
-		}
+		return nil, newErrorf(codeResourceNotFound, "The resource you requested does not exist.")
 	}
 
 	text, err := json.Marshal(map[string]any{

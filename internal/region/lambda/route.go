@@ -61,9 +61,10 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 
 // newUnknownOperation returns the error for an operation that the region does not implement.
 func newUnknownOperation(r *http.Request) error {
-	return &wire.Error{
-		Code:    "UnknownOperationException",
-		Message: "This region does not implement " + r.Method + " " + r.URL.Path,
-		Status:  http.StatusNotFound,
-	}
+	return newErrorf(
+		codeUnknownOperation,
+		"This region does not implement %s %s",
+		r.Method,
+		r.URL.Path,
+	)
 }

@@ -10,11 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net/http"
 	"strings"
 	"time"
-
-	sdk "github.com/aws/aws-sdk-go/service/lambda"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
@@ -183,16 +180,12 @@ func (s *Service) findFunction(given *string) (*function, error) {
 
 // newNotFoundError returns the error about a function that does not exist.
 func (s *Service) newNotFoundError(name string) error {
-	return &wire.Error{
-		Code:    sdk.ErrCodeResourceNotFoundException,
-		Message: "Function not found: " + s.functionARN(name),
-		Status:  http.StatusNotFound,
-	}
+	return newErrorf(codeResourceNotFound, "Function not found: %s", s.functionARN(name))
 }
 
 // invalidParameter returns Lambda's error for a value that is not valid.
 func invalidParameter(format string, args ...any) error {
-	return wire.Errorf(sdk.ErrCodeInvalidParameterValueException, format, args...)
+	return newErrorf(codeInvalidParameterValue, format, args...)
 }
 
 // authorizeRequest asks IAM about the function that a request names, and about the role that it passes.

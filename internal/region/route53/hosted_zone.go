@@ -50,11 +50,7 @@ func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
 
 // newNotFoundError returns the error about a zone that does not exist. id has no path.
 func newNotFoundError(id string) error {
-	return &wire.Error{
-		Code:    "NoSuchHostedZone",
-		Message: "No hosted zone found with ID: " + id,
-		Status:  http.StatusNotFound,
-	}
+	return newErrorf(codeNoSuchHostedZone, "No hosted zone found with ID: %s", id)
 }
 
 func (s *Service) createHostedZone(
@@ -63,16 +59,16 @@ func (s *Service) createHostedZone(
 ) (*sdk.CreateHostedZoneOutput, error) {
 	name := normalizeName(sdkshape.String(in.Name))
 	if !isValidName(name) {
-		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", sdkshape.String(in.Name))
+		return nil, newErrorf(
+			codeInvalidDomainName,
+			"%s is not a valid domain name",
+			sdkshape.String(in.Name),
+		)
 	}
 
 	for _, z := range s.st.Zones {
 		if sdkshape.String(z.Shape.CallerReference) == sdkshape.String(in.CallerReference) {
-			return nil, &wire.Error{
-				Code:    "HostedZoneAlreadyExists",
-				Message: "A hosted zone has already been created with the specified caller reference.",
-				Status:  http.StatusConflict,
-			}
+			return nil, newError(codeHostedZoneAlreadyExists)
 		}
 	}
 
@@ -125,8 +121,8 @@ func newZoneConfig(in *sdk.CreateHostedZoneInput) (*sdk.HostedZoneConfig, error)
 
 	config.Comment = in.HostedZoneConfig.Comment
 	if private := in.HostedZoneConfig.PrivateZone; private != nil && *private && in.VPC == nil {
-		return nil, wire.Errorf(
-			"InvalidInput",
+		return nil, newErrorf(
+			codeInvalidInput,
 			"When you're creating a private hosted zone (when you specify true for PrivateZone), "+
 				"you must also specify values for VPCId and VPCRegion.",
 		)
@@ -180,10 +176,7 @@ func (s *Service) deleteHostedZone(in *sdk.DeleteHostedZoneInput) (*sdk.DeleteHo
 
 	for _, r := range z.Records {
 		if !z.isRequiredRecord(r) {
-			return nil, wire.Errorf(
-				"HostedZoneNotEmpty",
-				"The specified hosted zone contains non-required resource record sets and so cannot be deleted.",
-			)
+			return nil, newError(codeHostedZoneNotEmpty)
 		}
 	}
 
@@ -232,13 +225,13 @@ func (s *Service) updateHostedZoneComment(
 func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 	id := sdkshape.String(v.VPCId)
 	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPCExists != nil && !s.cfg.VPCExists(id) {
-		return wire.Errorf("InvalidVPCId", "The VPC ID is invalid.")
+		return newError(codeInvalidVPCID)
 	}
 
 	for _, other := range s.st.Zones {
 		if *other.Shape.Name == *z.Shape.Name && other.hasVPC(id) {
-			return wire.Errorf(
-				"ConflictingDomainExists",
+			return newErrorf(
+				codeConflictingDomainExists,
 				"The VPC %s in region %s has already been associated with the hosted zone %s "+
 					"with the same domain name.",
 				id,
@@ -266,11 +259,7 @@ func (s *Service) associateVPC(
 	}
 
 	if !z.isPrivate() {
-		return nil, wire.Errorf(
-			"PublicZoneVPCAssociation",
-			"You're trying to associate a VPC with a public hosted zone. "+
-				"Amazon Route 53 doesn't support associating a VPC with a public hosted zone.",
-		)
+		return nil, newError(codePublicZoneVPCAssociation)
 	}
 
 	if err := s.attachVPC(z, in.VPC); err != nil {
@@ -292,18 +281,14 @@ func (s *Service) disassociateVPC(
 
 	switch {
 	case !z.hasVPC(id):
-		return nil, &wire.Error{
-			Code:    "VPCAssociationNotFound",
-			Message: "The VPC " + id + " and hosted zone are not associated.",
-			Status:  http.StatusNotFound,
-		}
+		return nil, newErrorf(
+			codeVPCAssociationNotFound,
+			"The VPC %s and hosted zone are not associated.",
+			id,
+		)
 
 	case len(z.VPCs) == 1:
-		return nil, wire.Errorf(
-			"LastVPCAssociation",
-			"The VPC that you're trying to disassociate from the private hosted zone is "+
-				"the last VPC that is associated with the hosted zone.",
-		)
+		return nil, newError(codeLastVPCAssociation)
 	}
 
 	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return sdkshape.String(v.VPCId) == id })

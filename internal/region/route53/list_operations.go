@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The maximum number of entries on a page (docs.aws.amazon.com/Route53/latest/APIReference), and the number without
@@ -31,7 +30,7 @@ func parsePageSize(requested *string, most int) (int, error) {
 
 	n, err := strconv.Atoi(*requested)
 	if err != nil || n < 1 {
-		return 0, wire.Errorf("InvalidInput", "Invalid value for MaxItems: %s", *requested)
+		return 0, newErrorf(codeInvalidInput, "Invalid value for MaxItems: %s", *requested)
 	}
 
 	return min(n, most), nil
@@ -161,7 +160,7 @@ func (s *Service) listResourceRecordSets(
 
 	switch {
 	case in.StartRecordName == nil && in.StartRecordType != nil:
-		return nil, wire.Errorf("InvalidInput", "The type cannot be specified without the name")
+		return nil, newErrorf(codeInvalidInput, "The type cannot be specified without the name")
 	case in.StartRecordName != nil:
 		start = strings.TrimRight(
 			recordKey(
@@ -215,8 +214,8 @@ const maxResourceID = 32
 func (s *Service) findTaggedZone(id *string) (*hostedZone, error) {
 	given := sdkshape.String(id)
 	if len(given) > maxResourceID {
-		return nil, wire.Errorf(
-			"InvalidInput",
+		return nil, newErrorf(
+			codeInvalidInput,
 			"1 validation error detected: Value '%s' at 'resourceId' failed to satisfy constraint: "+
 				"Member must have length less than or equal to %d",
 			given,
@@ -247,8 +246,8 @@ func (s *Service) listTagsForResources(
 ) (*sdk.ListTagsForResourcesOutput, error) {
 	const most = 10
 	if len(in.ResourceIds) > most {
-		return nil, wire.Errorf(
-			"InvalidInput",
+		return nil, newErrorf(
+			codeInvalidInput,
 			"1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: "+
 				"Member must have length less than or equal to 10",
 		)

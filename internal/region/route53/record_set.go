@@ -12,7 +12,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // recordKey returns the key of a record in [hostedZone].Records.
@@ -61,7 +60,7 @@ func (s *Service) changeResourceRecordSets(
 	}
 
 	if len(problems) > 0 {
-		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(problems, ", "))
+		return nil, newErrorf(codeInvalidChangeBatch, "[%s]", strings.Join(problems, ", "))
 	}
 
 	z.Records = after.Records
@@ -263,5 +262,9 @@ func checkBatchSize(changes []*sdk.Change) error {
 		return nil
 	}
 
-	return wire.Errorf("InvalidChangeBatch", "[Number of records limit of %d exceeded.]", maxBatchRecords)
+	return newErrorf(
+		codeInvalidChangeBatch,
+		"[Number of records limit of %d exceeded.]",
+		maxBatchRecords,
+	)
 }

@@ -158,7 +158,7 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 	if at > 0 && at < len(segments) {
 		id, err := url.PathUnescape(segments[at])
 		if err != nil {
-			return wire.Route{}, wire.Errorf("InvalidInput", "%s is not a valid ID", segments[at])
+			return wire.Route{}, newErrorf(codeInvalidInput, "%s is not a valid ID", segments[at])
 		}
 
 		path["Id"] = id
@@ -168,11 +168,12 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 
 	op := operationPaths()[r.Method+" "+strings.Join(segments, "/")]
 	if !ok || op == "" {
-		return wire.Route{}, &wire.Error{
-			Code:    "UnknownOperationException",
-			Message: r.Method + " " + r.URL.Path + " is not an operation",
-			Status:  http.StatusNotFound,
-		}
+		return wire.Route{}, newErrorf(
+			codeUnknownOperation,
+			"%s %s is not an operation",
+			r.Method,
+			r.URL.Path,
+		)
 	}
 
 	return wire.Route{Op: op, Path: path, RootElement: op + "Response"}, nil
@@ -274,11 +275,7 @@ func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
 	id := trimIDPath(sdkshape.String(in.Id))
 	if _, ok := s.st.Changes[id]; !ok {
-		return nil, &wire.Error{
-			Code:    "NoSuchChange",
-			Message: "Could not find resource with ID: " + id,
-			Status:  http.StatusNotFound,
-		}
+		return nil, newErrorf(codeNoSuchChange, "Could not find resource with ID: %s", id)
 	}
 
 	return &sdk.GetChangeOutput{ChangeInfo: s.changeInfo(id)}, nil

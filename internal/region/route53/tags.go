@@ -6,7 +6,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Route 53's limits of tags (ChangeTagsForResource, Tag), the lengths in characters.
@@ -19,8 +18,8 @@ const (
 // checkTagChange refuses a request that Route 53 refuses.
 func checkTagChange(in *sdk.ChangeTagsForResourceInput) error {
 	if len(in.AddTags) > maxChangedTags || len(in.RemoveTagKeys) > maxChangedTags {
-		return wire.Errorf(
-			sdk.ErrCodeInvalidInput,
+		return newErrorf(
+			codeInvalidInput,
 			"1 validation error detected: Value at 'addTags' or 'removeTagKeys' failed to satisfy constraint: "+
 				"Member must have length less than or equal to %d",
 			maxChangedTags,
@@ -31,8 +30,8 @@ func checkTagChange(in *sdk.ChangeTagsForResourceInput) error {
 		key := sdkshape.String(t.Key)
 		if key == "" || len([]rune(key)) > maxTagKeyLength ||
 			len([]rune(sdkshape.String(t.Value))) > maxTagValueLength {
-			return wire.Errorf(
-				sdk.ErrCodeInvalidInput,
+			return newErrorf(
+				codeInvalidInput,
 				"The tag %q must have a key of 1 to %d characters and a value of at most %d",
 				key,
 				maxTagKeyLength,

@@ -17,6 +17,7 @@ type errorCode string
 const (
 	aclNotSupported        errorCode = "AccessControlListNotSupported"
 	badDigest              errorCode = "BadDigest"
+	tooManyBucketTags      errorCode = "BadRequest" // in moto's test of PutBucketTagging; not in the list
 	bucketAlreadyOwned     errorCode = "BucketAlreadyOwnedByYou"
 	bucketNotEmpty         errorCode = "BucketNotEmpty"
 	entityTooSmall         errorCode = "EntityTooSmall"
@@ -94,6 +95,7 @@ func (c errorCode) message() string {
 		noSuchLifecycle:        "The lifecycle configuration does not exist",
 		noSuchPublicBlock:      "The public access block configuration was not found",
 		noSuchTagSet:           "The TagSet does not exist",
+		tooManyBucketTags:      "Bucket tag count cannot be greater than 50",
 		ownershipControlsUnset: "The bucket ownership controls were not found",
 	}[c]
 }

@@ -113,21 +113,21 @@ func (s *Service) PublicHandler(r *http.Request) (http.Handler, bool) {
 func serveMounted(w http.ResponseWriter, r *http.Request, dir, name string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		http.Error(w, "NoSuchBucket", http.StatusNotFound)
+		http.Error(w, string(noSuchBucket), http.StatusNotFound)
 		return
 	}
 
 	defer func() { _ = root.Close() }()
 	f, err := root.Open(name)
 	if err != nil {
-		http.Error(w, "NoSuchKey", http.StatusNotFound)
+		http.Error(w, string(noSuchKey), http.StatusNotFound)
 		return
 	}
 
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil || info.IsDir() {
-		http.Error(w, "NoSuchKey", http.StatusNotFound)
+		http.Error(w, string(noSuchKey), http.StatusNotFound)
 		return
 	}
 

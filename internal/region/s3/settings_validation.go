@@ -93,7 +93,7 @@ const (
 
 func validateTagging(v *s3.Tagging) error {
 	if len(v.TagSet) > maxBucketTags {
-		return newErrorf("BadRequest", "Bucket tag count cannot be greater than 50").with()
+		return newError(tooManyBucketTags)
 	}
 
 	seen := map[string]bool{}

@@ -112,11 +112,7 @@ func (s *Server) applyFault(
 	case fault.EffectFail:
 		return newFaultError(
 			rule,
-			wire.Error{
-				Code:    "InternalError",
-				Message: "An internal error has occurred",
-				Status:  http.StatusInternalServerError,
-			},
+			newError(codeInternal, http.StatusInternalServerError, "An internal error has occurred"),
 		)
 
 	case fault.EffectThrottle:
@@ -129,53 +125,43 @@ func (s *Server) applyFault(
 
 // newFaultError returns the rule's error, or usual. An error with another code than usual has
 // status 400.
-func newFaultError(rule fault.Rule, usual wire.Error) error {
+func newFaultError(rule fault.Rule, usual *wire.Error) error {
 	if rule.Code != "" && rule.Code != usual.Code {
-		usual = wire.Error{Code: rule.Code, Message: "injected by an operator of the region"}
+		usual = newError(errorCode(rule.Code), 0, "injected by an operator of the region")
 	}
 
 	if rule.Message != "" {
 		usual.Message = rule.Message
 	}
 
-	return &usual
+	return usual
 }
 
 // newThrottleError returns the rate limit error of a service.
-func newThrottleError(s wire.Service) wire.Error {
+func newThrottleError(s wire.Service) *wire.Error {
 	switch s.Protocol {
 	case wire.EC2QueryProtocol:
-		return wire.Error{
-			Code:    "RequestLimitExceeded",
-			Message: "Request limit exceeded.",
-			Status:  http.StatusServiceUnavailable,
-		}
+		return newError(
+			codeRequestLimitExceeded,
+			http.StatusServiceUnavailable,
+			"Request limit exceeded.",
+		)
 
 	case wire.S3Protocol:
-		return wire.Error{
-			Code:    "SlowDown",
-			Message: "Please reduce your request rate.",
-			Status:  http.StatusServiceUnavailable,
-		}
+		return newError(
+			codeSlowDown,
+			http.StatusServiceUnavailable,
+			"Please reduce your request rate.",
+		)
 
 	case wire.JSONProtocol:
-		return wire.Error{
-			Code:    "ThrottlingException",
-			Message: "Rate exceeded",
-			Status:  http.StatusBadRequest,
-		}
-
+		return newError(codeThrottlingException, http.StatusBadRequest, "Rate exceeded")
 	case wire.RESTJSONProtocol:
-		return wire.Error{
-			Code:    "TooManyRequestsException",
-			Message: "Rate Exceeded.",
-			Status:  http.StatusTooManyRequests,
-		}
-
+		return newError(codeTooManyRequests, http.StatusTooManyRequests, "Rate Exceeded.")
 	case wire.QueryProtocol, wire.RESTProtocol:
 	}
 
-	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
+	return newError(codeThrottling, http.StatusBadRequest, "Rate exceeded")
 }
 
 // abortConnection closes the connection without a response if a fault requires it. Panicking with

@@ -143,11 +143,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if endpoint == nil {
 		err = errors.Join(
 			err,
-			&wire.Error{
-				Code:    "UnknownService",
-				Message: "the region has no service " + c.service,
-				Status:  http.StatusNotFound,
-			},
+			newError(
+				codeUnknownService,
+				http.StatusNotFound,
+				"the region has no service "+c.service,
+			),
 		)
 	}
 

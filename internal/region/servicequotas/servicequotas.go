@@ -244,8 +244,8 @@ func (c Config) findQuota(service, code *string) (quota, error) {
 	all := c.quotas()
 	at := slices.IndexFunc(all, func(q quota) bool { return q.service == *service && q.code == *code })
 	if at < 0 {
-		return quota{}, wire.Errorf(
-			"NoSuchResourceException",
+		return quota{}, newErrorf(
+			codeNoSuchResource,
 			"The request failed because the specified service quota %s of %s does not exist.",
 			*code,
 			*service,
@@ -259,8 +259,8 @@ func (c Config) findQuota(service, code *string) (quota, error) {
 func (c Config) serviceQuotas(service string) ([]quota, error) {
 	mine := slices.DeleteFunc(c.quotas(), func(q quota) bool { return q.service != service })
 	if len(mine) == 0 {
-		return nil, wire.Errorf(
-			"NoSuchResourceException",
+		return nil, newErrorf(
+			codeNoSuchResource,
 			"The request failed because the specified service %s does not exist.",
 			service,
 		)
@@ -354,7 +354,12 @@ func pageOf(all []quota, token *string, most *int64) ([]quota, *string, error) {
 	}
 
 	if size < 1 || size > largestPage {
-		return nil, nil, wire.Errorf("IllegalArgumentException", "MaxResults %d must be from 1 to %d.", size, largestPage)
+		return nil, nil, newErrorf(
+			codeIllegalArgument,
+			"MaxResults %d must be from 1 to %d.",
+			size,
+			largestPage,
+		)
 	}
 
 	byCode := map[string]quota{}
@@ -362,7 +367,7 @@ func pageOf(all []quota, token *string, most *int64) ([]quota, *string, error) {
 		byCode[q.code] = q
 	}
 
-	bad := wire.Errorf("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+	bad := newError(codeInvalidPaginationToken)
 	codes, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byCode), size, token, bad)
 	page := make([]quota, 0, len(codes))
 	for _, code := range codes {

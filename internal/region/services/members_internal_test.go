@@ -62,7 +62,7 @@ func servicePackages() []string {
 func TestEveryMemberIsReadOrRefused(t *testing.T) {
 	read := findReadMembers(t)
 	pairTemplates(read)
-	accepted := readAccepted(t)
+	accepted := readAccepted(t, "accepted-members.txt")
 
 	var lines []string
 	for name, shape := range inputShapes(buildServices(t).allServices()) {
@@ -186,9 +186,10 @@ type acceptedMembers struct {
 	used     map[string]bool
 }
 
-func readAccepted(t *testing.T) *acceptedMembers {
+// readAccepted reads a file of testdata: in each line a pattern and its reason.
+func readAccepted(t *testing.T, name string) *acceptedMembers {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "accepted-members.txt"))
+	b, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func readAccepted(t *testing.T) *acceptedMembers {
 
 		pattern, reason, _ := strings.Cut(line, " ")
 		if strings.TrimSpace(reason) == "" {
-			t.Errorf("accepted-members.txt: %s has no reason", pattern)
+			t.Errorf("%s: %s has no reason", name, pattern)
 		}
 
 		a.patterns = append(a.patterns, pattern)

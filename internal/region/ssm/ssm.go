@@ -116,7 +116,7 @@ func (s *Service) selectParameter(ctx context.Context, action, given string) (*s
 
 	p, ok := s.findParameter(name)
 	if !ok {
-		return nil, wire.Errorf(ssm.ErrCodeParameterNotFound, "")
+		return nil, newError(codeParameterNotFound)
 	}
 
 	if version == "" {
@@ -124,8 +124,8 @@ func (s *Service) selectParameter(ctx context.Context, action, given string) (*s
 	}
 
 	if version != strconv.FormatInt(*p.Version, 10) {
-		return nil, wire.Errorf(
-			ssm.ErrCodeParameterVersionNotFound,
+		return nil, newErrorf(
+			codeParameterVersionNotFound,
 			"Systems Manager could not find version %s of %s. Verify the version and try again.",
 			version,
 			name,
@@ -211,7 +211,7 @@ func (s *Service) getParametersByPath(
 	}
 
 	if !strings.HasPrefix(*in.Path, "/") {
-		return nil, wire.Errorf(
+		return nil, newErrorf(
 			codeValidation,
 			"The parameter doesn't meet the parameter name requirements. The parameter name must begin with a "+
 				"forward slash \"/\".",
@@ -224,7 +224,7 @@ func (s *Service) getParametersByPath(
 	}
 
 	if limit > maxPathResults {
-		return nil, wire.Errorf(
+		return nil, newErrorf(
 			codeValidation,
 			"1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: "+
 				"Member must have value less than or equal to %d",
@@ -234,7 +234,7 @@ func (s *Service) getParametersByPath(
 	}
 
 	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
-	bad := wire.Errorf("InvalidNextToken", "The specified token isn't valid.")
+	bad := newError(codeInvalidNextToken)
 	page, next, err := sdkshape.Paginate(s.namesBelow(in), limit, in.NextToken, bad)
 	if err != nil {
 		return nil, err
@@ -290,10 +290,7 @@ func (s *Service) putParameter(
 	name, _ := s.resolveName(*in.Name)
 	old, exists := s.parameters[name]
 	if exists && (in.Overwrite == nil || !*in.Overwrite) {
-		return nil, wire.Errorf(
-			"ParameterAlreadyExists",
-			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
-		)
+		return nil, newError(codeParameterAlreadyExists)
 	}
 
 	kind := stringValue(in.Type)
@@ -302,7 +299,10 @@ func (s *Service) putParameter(
 	}
 
 	if kind == "" {
-		return nil, wire.Errorf(codeValidation, "A parameter type is required when you create a parameter.")
+		return nil, newErrorf(
+			codeValidation,
+			"A parameter type is required when you create a parameter.",
+		)
 	}
 
 	s.parameters[name] = parameter{
@@ -341,7 +341,7 @@ func (s *Service) deleteParameters(
 
 	for _, name := range uniqueNames(in.Names) {
 		err := s.removeParameter(ctx, "DeleteParameters", *name)
-		if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == ssm.ErrCodeParameterNotFound {
+		if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == string(codeParameterNotFound) {
 			out.InvalidParameters = append(out.InvalidParameters, name)
 			continue
 		}
@@ -365,7 +365,7 @@ func (s *Service) removeParameter(ctx context.Context, action, given string) err
 	}
 
 	if _, ok := s.parameters[name]; !ok {
-		return wire.Errorf(ssm.ErrCodeParameterNotFound, "")
+		return newError(codeParameterNotFound)
 	}
 
 	delete(s.parameters, name)

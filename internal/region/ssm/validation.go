@@ -8,13 +8,10 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/ssm"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 const (
-	codeValidation = "ValidationException"
-	textDataType   = "text"
+	textDataType = "text"
 	// maxPathResults is the largest page of GetParametersByPath.
 	maxPathResults = 10
 	// maxStandardBytes is the largest value of a parameter of the standard tier.
@@ -31,21 +28,17 @@ func validateName(name string) error {
 
 	switch {
 	case strings.HasPrefix(strings.ToLower(name), "/aws") && isPath:
-		return &wire.Error{
-			Code:    "AccessDeniedException",
-			Message: "No access to reserved parameter name: " + name + ".",
-			Status:  400,
-		}
+		return newErrorf(codeAccessDenied, "No access to reserved parameter name: %s.", name)
 
 	case !isPath && (strings.HasPrefix(bare, "aws") || strings.HasPrefix(bare, "ssm")):
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			`Parameter name: can't be prefixed with "aws" or "ssm" (case-insensitive).`,
 		)
 
 	case strings.HasPrefix(bare, "ssm"), !regexp.MustCompile(`^[a-zA-Z0-9_.\-/]+$`).MatchString(name),
 		strings.HasSuffix(name, "/"), strings.Contains(name, "//"):
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			`Parameter name: can't be prefixed with "ssm" (case-insensitive). If formed as a path, it can consist of `+
 				"sub-paths divided by slash symbol; each sub-path can be formed as a mix of letters, numbers and the "+
@@ -53,10 +46,10 @@ func validateName(name string) error {
 		)
 
 	case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
-		return wire.Errorf(codeValidation, "Parameter name must be a fully qualified name.")
+		return newErrorf(codeValidation, "Parameter name must be a fully qualified name.")
 	case strings.Count(name, "/") > maxNameLevels:
-		return wire.Errorf(
-			"HierarchyLevelLimitExceededException",
+		return newErrorf(
+			codeHierarchyLevelLimitExceeded,
 			"A hierarchy can have a maximum of %d levels.",
 			maxNameLevels,
 		)
@@ -73,7 +66,7 @@ func validateValue(in *ssm.PutParameterInput) error {
 
 	switch {
 	case kind != "" && !slices.Contains(ssm.ParameterType_Values(), kind):
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"1 validation error detected: Value '%s' at 'type' failed to satisfy constraint: "+
 				"Member must satisfy enum value set: [SecureString, StringList, String]",
@@ -81,27 +74,30 @@ func validateValue(in *ssm.PutParameterInput) error {
 		)
 
 	case kind == ssm.ParameterTypeSecureString:
-		return wire.Errorf("UnsupportedParameterType", "This region does not support SecureString parameters.")
+		return newErrorf(
+			codeUnsupportedParameterType,
+			"This region does not support SecureString parameters.",
+		)
 	case *in.Value == "":
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"1 validation error detected: Value '' at 'value' failed to satisfy constraint: "+
 				"Member must have length greater than or equal to 1.",
 		)
 
 	case dataType == "aws:ec2:image", dataType == "aws:ssm:integration":
-		return wire.Errorf("NotImplemented", "this region does not implement DataType %s", dataType)
+		return newErrorf(codeNotImplemented, "this region does not implement DataType %s", dataType)
 	case dataType != "" && dataType != textDataType:
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"The following data type is not supported: %s (Data type names are all lowercase.)",
 			dataType,
 		)
 
 	case tier != "" && tier != ssm.ParameterTierStandard:
-		return wire.Errorf("NotImplemented", "this region does not implement Tier %s", tier)
+		return newErrorf(codeNotImplemented, "this region does not implement Tier %s", tier)
 	case len(*in.Value) > maxStandardBytes:
-		return wire.Errorf(
+		return newErrorf(
 			codeValidation,
 			"Standard tier parameters support a maximum parameter value of %d characters. To create a larger "+
 				"parameter value, upgrade the parameter to use the advanced-parameter tier.",
@@ -134,7 +130,7 @@ func checkNameCount(names []*string) error {
 		given = append(given, *name)
 	}
 
-	return wire.Errorf(
+	return newErrorf(
 		codeValidation,
 		"1 validation error detected: Value '[%s]' at 'names' failed to satisfy constraint: "+
 			"Member must have length less than or equal to %d.",

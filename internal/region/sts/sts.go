@@ -86,8 +86,8 @@ func assumeRole(
 	}
 
 	if len(in.PolicyArns) > 0 || len(in.Tags) > 0 {
-		return nil, wire.Errorf(
-			"ValidationError",
+		return nil, newErrorf(
+			codeValidation,
 			"session tags and managed session policies are not supported by this region",
 		)
 	}
@@ -114,8 +114,8 @@ func toCredentials(c iam.Credentials) *sts.Credentials {
 
 func validateSessionName(name string) error {
 	if len(name) > 64 || strings.ContainsFunc(name, isInvalidSessionRune) {
-		return wire.Errorf(
-			"ValidationError",
+		return newErrorf(
+			codeValidation,
 			"Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
 				"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*",
 			name,

@@ -41,8 +41,8 @@ func assumeRoleWithWebIdentity(
 	}
 
 	if len(*in.WebIdentityToken) > maxTokenLength {
-		return nil, wire.Errorf(
-			"ValidationError",
+		return nil, newErrorf(
+			codeValidation,
 			"Value at 'webIdentityToken' failed to satisfy constraint: Member must have length less than or equal to %d",
 			maxTokenLength,
 		)

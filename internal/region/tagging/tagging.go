@@ -55,7 +55,7 @@ func Service(sources ...Source) wire.Service {
 type handlers struct{ sources []Source }
 
 func newInvalidError(format string, args ...any) error {
-	return wire.Errorf(sdk.ErrCodeInvalidParameterException, format, args...)
+	return newErrorf(codeInvalidParameter, format, args...)
 }
 
 func (h handlers) getResources(_ context.Context, in *sdk.GetResourcesInput) (*sdk.GetResourcesOutput, error) {

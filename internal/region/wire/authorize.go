@@ -80,11 +80,9 @@ func AccessDenied(ctx context.Context, c AccessCheck, reason string) *Error {
 		resource = "*"
 	}
 
-	err := Errorf(codeAccessDenied, "User: %s is not authorized to perform: %s on resource: %s because %s",
+	err := newErrorf(codeAccessDenied, "User: %s is not authorized to perform: %s on resource: %s because %s",
 		CallerFrom(ctx).ARN, c.Action, resource, reason)
 	err.Status = http.StatusForbidden
 
 	return err
 }
-
-const codeAccessDenied = "AccessDenied"

@@ -76,11 +76,11 @@ func replaceBody(r *http.Request, s *Signature, payload string, key []byte) erro
 	case unsignedTrailer, signedChunks, signedTrailer:
 		length, err := strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64)
 		if err != nil || length < 0 {
-			return &Error{
-				Code:    "MissingContentLength",
-				Message: "You must provide the x-amz-decoded-content-length HTTP header.",
-				Status:  http.StatusLengthRequired,
-			}
+			return newStatusError(
+				codeMissingContentLength,
+				http.StatusLengthRequired,
+				"You must provide the x-amz-decoded-content-length HTTP header.",
+			)
 		}
 
 		chunks := &chunkReader{src: bufio.NewReader(r.Body), remaining: length, trailers: map[string]string{}}
@@ -98,8 +98,8 @@ func replaceBody(r *http.Request, s *Signature, payload string, key []byte) erro
 	default:
 		sum, err := hex.DecodeString(payload)
 		if err != nil || len(sum) != sha256.Size {
-			return Errorf(
-				"InvalidArgument",
+			return newErrorf(
+				codeInvalidArgument,
 				"x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-…, or a valid sha256 value.",
 			)
 		}
@@ -107,7 +107,7 @@ func replaceBody(r *http.Request, s *Signature, payload string, key []byte) erro
 		checked.addChecksum(bodyChecksum{
 			hash:    sha256.New(),
 			want:    sum,
-			code:    "XAmzContentSHA256Mismatch",
+			code:    codeContentSHA256Mismatch,
 			message: "The provided 'x-amz-content-sha256' header does not match what was computed.",
 		}, "content-sha256")
 	}
@@ -154,9 +154,9 @@ func dropChunkedEncoding(h http.Header) {
 // bodyChecksum is an expected checksum of a body.
 type bodyChecksum struct {
 	hash    hash.Hash
-	want    []byte // nil if it is in a trailer
-	code    string // of the error; empty means BadDigest
-	message string // of the error
+	want    []byte    // nil if it is in a trailer
+	code    errorCode // empty means codeBadDigest with its usual message
+	message string    // of the error
 }
 
 // checkedBody computes the checksums of a body and compares them at its end.
@@ -194,22 +194,22 @@ func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 	if text := h.Get("Content-Md5"); text != "" {
 		sum, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(sum) != md5.Size {
-			return Errorf("InvalidDigest", "The Content-MD5 you specified is not valid.")
+			return newErrorf(codeInvalidDigest, "The Content-MD5 you specified is not valid.")
 		}
 
 		b.addChecksum(bodyChecksum{
 			hash:    md5.New(),
 			want:    sum,
 			message: "The Content-MD5 you specified did not match what we received.",
-			code:    "BadDigest",
+			code:    codeBadDigest,
 		}, contentMD5)
 	}
 
 	for _, trailer := range h.Values("X-Amz-Trailer") {
 		name, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(trailer)), checksumHeader)
 		if !ok || b.chunks == nil || NewChecksum(name) == nil {
-			return Errorf(
-				"InvalidRequest",
+			return newErrorf(
+				codeInvalidRequest,
 				"The value specified in the x-amz-trailer header is not supported",
 			)
 		}
@@ -221,7 +221,7 @@ func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 }
 
 func newChecksumError(name string) error {
-	return Errorf("InvalidRequest", "Value for x-amz-checksum-%s header is invalid.", name)
+	return newErrorf(codeInvalidRequest, "Value for x-amz-checksum-%s header is invalid.", name)
 }
 
 // Read implements io.Reader.
@@ -249,8 +249,8 @@ func (b *checkedBody) verifyChecksums() error {
 		if c.want == nil {
 			text, ok := b.chunks.trailers[checksumHeader+name]
 			if !ok {
-				return Errorf(
-					"MalformedTrailerError",
+				return newErrorf(
+					codeMalformedTrailer,
 					"The request contained trailing data that was not well-formed or "+
 						"did not conform to our published schema.",
 				)
@@ -266,11 +266,11 @@ func (b *checkedBody) verifyChecksums() error {
 
 		if subtle.ConstantTimeCompare(c.hash.Sum(nil), c.want) != 1 {
 			if c.code != "" {
-				return Errorf(c.code, "%s", c.message)
+				return newErrorf(c.code, "%s", c.message)
 			}
 
-			return Errorf(
-				"BadDigest",
+			return newErrorf(
+				codeBadDigest,
 				"The %s you specified did not match the calculated checksum.",
 				strings.ToUpper(name),
 			)
@@ -362,7 +362,7 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 
 func toBodyError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return Errorf("IncompleteBody", "The request body terminated unexpectedly")
+		return newErrorf(codeIncompleteBody, "The request body terminated unexpectedly")
 	}
 
 	return fmt.Errorf("read chunked body: %w", err)
@@ -379,8 +379,8 @@ func (c *chunkReader) readChunkHeader() error {
 	size, extension, _ := strings.Cut(line, ";")
 	n, err := strconv.ParseInt(size, 16, 64)
 	if err != nil || n < 0 || n > maxChunkBytes || n > c.remaining {
-		return Errorf(
-			"InvalidChunkSizeError",
+		return newErrorf(
+			codeInvalidChunkSize,
 			"the size of a chunk is not a number, or larger than the announced size",
 		)
 	}
@@ -396,8 +396,8 @@ func (c *chunkReader) readChunkHeader() error {
 	}
 
 	if n == 0 && c.remaining != 0 {
-		return Errorf(
-			"IncompleteBody",
+		return newErrorf(
+			codeIncompleteBody,
 			"You did not provide the number of bytes specified by the x-amz-decoded-content-length HTTP header",
 		)
 	}
@@ -411,7 +411,7 @@ func (c *chunkReader) readChunkHeader() error {
 // finishChunk reads the line end after the data of a chunk and verifies its signature.
 func (c *chunkReader) finishChunk() error {
 	if line, err := c.readLine(); err != nil || line != "" {
-		return Errorf("IncompleteBody", "a chunk does not end after the size in its header")
+		return newErrorf(codeIncompleteBody, "a chunk does not end after the size in its header")
 	}
 
 	c.inChunk = false
@@ -453,8 +453,8 @@ func (c *chunkReader) readTrailers() error {
 
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !c.wantTrailer {
-			return Errorf(
-				"MalformedTrailerError",
+			return newErrorf(
+				codeMalformedTrailer,
 				"The request contained trailing data that was not well-formed.",
 			)
 		}
@@ -462,7 +462,7 @@ func (c *chunkReader) readTrailers() error {
 		c.trailers[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
 	}
 
-	return Errorf("MalformedTrailerError", "The request contained too many trailers.")
+	return newErrorf(codeMalformedTrailer, "The request contained too many trailers.")
 }
 
 func (c *chunkReader) verifyTrailers() error {
@@ -503,5 +503,5 @@ func (c *chunkReader) readLine() (string, error) {
 		b = append(b, ch)
 	}
 
-	return "", Errorf("InvalidChunkSizeError", "a chunk's header is too long")
+	return "", newErrorf(codeInvalidChunkSize, "a chunk's header is too long")
 }

@@ -77,25 +77,25 @@ func toAWSError(p Protocol, err error) *Error {
 		c := *e
 		e = &c
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = &Error{
-			Code:    "RequestTimeout",
-			Message: "the request was canceled or timed out",
-			Status:  http.StatusRequestTimeout,
-		}
+		e = newStatusError(
+			codeRequestTimeout,
+			http.StatusRequestTimeout,
+			"the request was canceled or timed out",
+		)
 
 	default:
-		e = &Error{
-			Code:    "InternalError",
-			Message: "the region failed to process the request; see its log for the cause",
-			Status:  http.StatusInternalServerError,
-		}
+		e = newStatusError(
+			codeInternal,
+			http.StatusInternalServerError,
+			"the region failed to process the request; see its log for the cause",
+		)
 	}
 
 	if e.Status == 0 {
 		e.Status = http.StatusBadRequest
 	}
 
-	if e.Code == codeAccessDenied {
+	if e.Code == string(codeAccessDenied) {
 		setDeniedCode(p, e)
 	}
 
@@ -106,13 +106,13 @@ func toAWSError(p Protocol, err error) *Error {
 func setDeniedCode(p Protocol, e *Error) {
 	switch p {
 	case EC2QueryProtocol:
-		e.Code = "UnauthorizedOperation"
+		e.Code = string(codeUnauthorizedOperation)
 		e.Message = "You are not authorized to perform this operation. " + e.Message
 	case JSONProtocol:
-		e.Code = "AccessDeniedException"
+		e.Code = string(codeAccessDeniedException)
 		e.Status = http.StatusBadRequest
 	case RESTJSONProtocol:
-		e.Code = "AccessDeniedException"
+		e.Code = string(codeAccessDeniedException)
 	default:
 	}
 }

@@ -145,11 +145,11 @@ func (e *Endpoint) handleRequest(
 	}
 
 	if e.Service.Protocol == EC2QueryProtocol && isDryRun(in) {
-		return call, nil, &Error{
-			Code:    "DryRunOperation",
-			Message: "Request would have succeeded, but DryRun flag is set.",
-			Status:  http.StatusPreconditionFailed,
-		}
+		return call, nil, newStatusError(
+			codeDryRunOperation,
+			http.StatusPreconditionFailed,
+			"Request would have succeeded, but DryRun flag is set.",
+		)
 	}
 
 	out, err := op.Handle(ctx, in)
@@ -160,11 +160,15 @@ func (e *Endpoint) handleRequest(
 func (e *Endpoint) newUnknownOperationError(name string) error {
 	switch e.Service.Protocol {
 	case JSONProtocol, RESTJSONProtocol:
-		return Errorf("UnknownOperationException", "the operation %s is not known", name)
+		return newErrorf(codeUnknownOperationException, "the operation %s is not known", name)
 	case S3Protocol:
 		return NotImplemented(name)
 	default:
-		return Errorf("InvalidAction", "The action %s is not valid for this web service.", name)
+		return newErrorf(
+			codeInvalidAction,
+			"The action %s is not valid for this web service.",
+			name,
+		)
 	}
 }
 
@@ -214,7 +218,11 @@ func (e *Endpoint) parseRequest(r *http.Request) (parsedRequest, error) {
 		target := r.Header.Get("X-Amz-Target")
 		op, ok := strings.CutPrefix(target, e.Service.TargetPrefix+".")
 		if !ok {
-			return parsedRequest{}, Errorf("UnknownOperationException", "the target %s is not known", target)
+			return parsedRequest{}, newErrorf(
+				codeUnknownOperationException,
+				"the target %s is not known",
+				target,
+			)
 		}
 
 		return parsedRequest{op: op, decode: func(in any) error { return DecodeJSON(body, in) }}, nil
@@ -235,15 +243,15 @@ func (e *Endpoint) parseForm(r *http.Request, body []byte) (parsedRequest, error
 	form.Del("Action")
 	form.Del("Version")
 	if op == "" {
-		return parsedRequest{}, Errorf(
-			"MissingAction",
+		return parsedRequest{}, newErrorf(
+			codeMissingAction,
 			"The request is missing an action or a required parameter.",
 		)
 	}
 
 	if version != "" && version != e.Service.Version {
-		return parsedRequest{op: op}, Errorf(
-			"InvalidAction",
+		return parsedRequest{op: op}, newErrorf(
+			codeInvalidAction,
 			"The action %s is not valid for version %s of this web service.",
 			op,
 			version,
@@ -267,11 +275,11 @@ func readBody(r *http.Request) ([]byte, error) {
 	}
 
 	if len(body) > maxBodyBytes {
-		return nil, &Error{
-			Code:    "RequestEntityTooLarge",
-			Message: "the request's body is too large",
-			Status:  http.StatusRequestEntityTooLarge,
-		}
+		return nil, newStatusError(
+			codeRequestEntityTooLarge,
+			http.StatusRequestEntityTooLarge,
+			"the request's body is too large",
+		)
 	}
 
 	return body, nil
@@ -282,14 +290,14 @@ func toReadError(err error) error {
 		return e
 	}
 
-	return Errorf("IncompleteBody", "the request's body ended early")
+	return newErrorf(codeIncompleteBody, "the request's body ended early")
 }
 
 // readForm returns the parameters of the query string and of the body, except those of a presigned signature.
 func readForm(r *http.Request, body []byte) (url.Values, error) {
 	form, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, Errorf("MalformedQueryString", "the query string is malformed")
+		return nil, newErrorf(codeMalformedQueryString, "the query string is malformed")
 	}
 
 	for name := range form {
@@ -300,7 +308,7 @@ func readForm(r *http.Request, body []byte) (url.Values, error) {
 
 	more, err := url.ParseQuery(string(bytes.TrimSpace(body)))
 	if err != nil {
-		return nil, Errorf("MalformedQueryString", "the form in the body is malformed")
+		return nil, newErrorf(codeMalformedQueryString, "the form in the body is malformed")
 	}
 
 	for name, values := range more {

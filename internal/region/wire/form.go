@@ -26,8 +26,8 @@ type paramNode struct {
 // parseParamTree returns the parameters as a tree.
 func parseParamTree(form url.Values) (*paramNode, error) {
 	if len(form) > maxParams {
-		return nil, Errorf(
-			"RequestLimitExceeded",
+		return nil, newErrorf(
+			codeRequestLimitExceeded,
 			"the request has %d parameters, the limit is %d",
 			len(form),
 			maxParams,
@@ -38,12 +38,16 @@ func parseParamTree(form url.Values) (*paramNode, error) {
 	for name, values := range form {
 		parts := strings.Split(name, ".")
 		if len(parts) > maxNesting {
-			return nil, Errorf("MalformedQueryString", "the parameter %s is nested too deeply", name)
+			return nil, newErrorf(
+				codeMalformedQueryString,
+				"the parameter %s is nested too deeply",
+				name,
+			)
 		}
 
 		if len(values) > 1 {
-			return nil, Errorf(
-				"MalformedQueryString",
+			return nil, newErrorf(
+				codeMalformedQueryString,
 				"the parameter %s is given %d times",
 				name,
 				len(values),
@@ -301,18 +305,24 @@ func (d formDecoder) sortedIndices(n *paramNode, path string) ([]string, error) 
 
 func (d formDecoder) newUnknownParamError(path string) error {
 	if d.isEC2 {
-		return Errorf("UnknownParameter", "The parameter %s is not recognized", path)
+		return newErrorf(codeUnknownParameter, "The parameter %s is not recognized", path)
 	}
 
-	return Errorf("ValidationError", "The parameter %s is not recognized", path)
+	return newErrorf(codeValidationError, "The parameter %s is not recognized", path)
 }
 
 func (d formDecoder) newInvalidParamError(path, text, why string) error {
 	if d.isEC2 {
-		return Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid: %s", text, path, why)
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Value (%s) for parameter %s is invalid: %s",
+			text,
+			path,
+			why,
+		)
 	}
 
-	return Errorf("ValidationError", "Value '%s' at '%s' is invalid: %s", text, path, why)
+	return newErrorf(codeValidationError, "Value '%s' at '%s' is invalid: %s", text, path, why)
 }
 
 // firstParamName returns the full name of the first parameter at or below n, for messages.

@@ -30,11 +30,11 @@ func decodeJSONBody(body []byte, in any) error {
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.UseNumber()
 		if err := d.Decode(&data); err != nil {
-			return Errorf("SerializationException", "the body is not valid JSON")
+			return newErrorf(codeSerializationException, "the body is not valid JSON")
 		}
 
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return Errorf("SerializationException", "the body contains more than one JSON value")
+			return newErrorf(codeSerializationException, "the body contains more than one JSON value")
 		}
 
 		return decodeJSONStructure(reflect.ValueOf(in).Elem(), data, "")
@@ -70,7 +70,11 @@ func decodeJSONStructure(v reflect.Value, data any, path string) error {
 
 	for _, name := range sortedKeys(object) {
 		if !known[name] {
-			return Errorf("ValidationException", "The parameter %s is not recognized", joinPath(path, name))
+			return newErrorf(
+				codeValidationException,
+				"The parameter %s is not recognized",
+				joinPath(path, name),
+			)
 		}
 	}
 
@@ -165,7 +169,7 @@ func newJSONTypeError(path, want string) error {
 		path = "the body"
 	}
 
-	return Errorf("SerializationException", "%s is not %s", path, want)
+	return newErrorf(codeSerializationException, "%s is not %s", path, want)
 }
 
 // EncodeJSON encodes the shape out as JSON 1.1. It omits members that are not set, and sorts keys.

@@ -4,7 +4,6 @@ package wire
 
 import (
 	"fmt"
-	"net/http"
 	"path"
 	"reflect"
 	"slices"
@@ -123,11 +122,7 @@ func (c modelCheck) checkValue(v reflect.Value, at string) error {
 // the region uses the same code, with a status that clients do not retry.
 func (c modelCheck) refuse(f reflect.StructField, name string) error {
 	if c.protocol != S3Protocol {
-		return &Error{
-			Code:    codeNotImplemented,
-			Message: "This region does not implement the parameter " + name,
-			Status:  http.StatusBadRequest,
-		}
+		return newErrorf(codeNotImplemented, "This region does not implement the parameter %s", name)
 	}
 
 	if located := f.Tag.Get("locationName"); located != "" && f.Tag.Get("location") != "" {
@@ -163,13 +158,18 @@ func (c modelCheck) checkEnum(v reflect.Value, values []string, name string) err
 func (c modelCheck) newEnumError(text string, values []string, name string) error {
 	switch c.protocol {
 	case EC2QueryProtocol:
-		return Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", text, lowerFirst(name))
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Value (%s) for parameter %s is invalid.",
+			text,
+			lowerFirst(name),
+		)
 	case S3Protocol:
-		return Errorf("InvalidArgument", "the value %s of %s is not valid", text, name)
+		return newErrorf(codeInvalidArgument, "the value %s of %s is not valid", text, name)
 	default:
 	}
 
-	return Errorf(
+	return newErrorf(
 		validationCode(c.protocol),
 		"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: "+
 			"Member must satisfy enum value set: [%s]",

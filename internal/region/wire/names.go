@@ -12,18 +12,17 @@ import (
 // NotImplemented returns the error for what the region does not implement. name is the operation, header,
 // query parameter or member as the client wrote it.
 func NotImplemented(name string) *Error {
-	return &Error{
-		Code:    codeNotImplemented,
-		Message: "A header or query you provided implies functionality that is not implemented: " + name,
-		Status:  http.StatusNotImplemented,
-		Details: []ErrorDetail{{"Header", name}},
-	}
+	err := newStatusError(
+		codeNotImplemented,
+		http.StatusNotImplemented,
+		"A header or query you provided implies functionality that is not implemented: "+name,
+	)
+	err.Details = []ErrorDetail{{"Header", name}}
+
+	return err
 }
 
-const (
-	codeNotImplemented = "NotImplemented"
-	amzPrefix          = "x-amz-"
-)
+const amzPrefix = "x-amz-"
 
 // checkRESTNames refuses a request with a query parameter or an x-amz- header that the input shape t does not
 // have: the operation would otherwise do something else than the client asked for.

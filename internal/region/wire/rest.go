@@ -81,7 +81,7 @@ func setLocatedMember(member reflect.Value, f reflect.StructField, name, text st
 	}
 
 	if err := setScalar(member, text, f.Tag, format); err != nil {
-		return Errorf("InvalidArgument", "the value %q of %s is invalid: %v", text, name, err)
+		return newErrorf(codeInvalidArgument, "the value %q of %s is invalid: %v", text, name, err)
 	}
 
 	return nil
@@ -119,8 +119,8 @@ func decodeBody(r *http.Request, v reflect.Value) error {
 
 	root, err := DecodeXML(bytes.NewReader(body), v.Addr().Interface())
 	if err == nil && root != tag.Get("locationName") {
-		err = Errorf(
-			"InvalidInput",
+		err = newErrorf(
+			codeInvalidInput,
 			"Invalid XML ; the root element is %s, not %s",
 			root,
 			tag.Get("locationName"),
@@ -162,8 +162,8 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 	}
 
 	if want := f.Tag.Get("locationName"); want != "" && root != want {
-		return Errorf(
-			"MalformedXML",
+		return newErrorf(
+			codeMalformedXML,
 			"The XML you provided was not well-formed or did not validate against our published schema: "+
 				"the root element is %s, not %s",
 			root,

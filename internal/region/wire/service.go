@@ -30,8 +30,9 @@ const (
 
 // Operation is one operation of a service.
 type Operation struct {
-	Name     string     // such as RunInstances
-	NewInput func() any // returns a new, empty input shape
+	Name      string     // such as RunInstances
+	NewInput  func() any // returns a new, empty input shape
+	NewOutput func() any // returns a new, empty output shape, of which Handle returns another one
 	// Handle runs the operation. Its error is an [Error] if clients should see it, and else an internal
 	// error.
 	Handle func(ctx context.Context, in any) (any, error)
@@ -44,8 +45,9 @@ type Operation struct {
 // ec2.RunInstancesInput.
 func NewOperation[I, O any](name string, do func(context.Context, *I) (*O, error)) Operation {
 	return Operation{
-		Name:     name,
-		NewInput: func() any { return new(I) },
+		Name:      name,
+		NewInput:  func() any { return new(I) },
+		NewOutput: func() any { return new(O) },
 		Handle: func(ctx context.Context, in any) (any, error) {
 			i, ok := in.(*I)
 			if !ok {
@@ -91,11 +93,6 @@ type ErrorDetail struct {
 
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
-
-// Errorf returns an [Error] with status 400 and a formatted message.
-func Errorf(code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
-}
 
 // Caller is the identity that signed a request.
 type Caller struct {

@@ -61,8 +61,8 @@ type Signature struct {
 // ParseSignature parses the signature of a request. It returns nil and no error for a request without one.
 func ParseSignature(r *http.Request) (*Signature, error) {
 	if isVersion2(r) {
-		return nil, Errorf(
-			"InvalidRequest",
+		return nil, newErrorf(
+			codeInvalidRequest,
 			"The authorization mechanism you have provided is not supported. Please use %s.",
 			signingAlgorithm,
 		)
@@ -92,8 +92,8 @@ func ParseSignature(r *http.Request) (*Signature, error) {
 	if text := q.Get("X-Amz-Expires"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 0 || time.Duration(seconds)*time.Second > maxPresignedLifetime {
-			return nil, Errorf(
-				"AuthorizationQueryParametersError",
+			return nil, newErrorf(
+				codeAuthorizationQueryParameters,
 				"X-Amz-Expires must be a number of seconds up to 604800",
 			)
 		}
@@ -145,7 +145,11 @@ func parseAuthorizationHeader(r *http.Request, h string) (*Signature, error) {
 }
 
 func newIncompleteSignatureError(why string) *Error {
-	return Errorf("IncompleteSignature", "The request signature does not conform to AWS standards: %s", why)
+	return newErrorf(
+		codeIncompleteSignature,
+		"The request signature does not conform to AWS standards: %s",
+		why,
+	)
 }
 
 // parseScope parses the credential scope and the time of the signature.
@@ -245,12 +249,14 @@ func (s *Signature) checkSignedHeaders(h http.Header) error {
 
 	slices.Sort(unsigned)
 
-	return &Error{
-		Code:    "AccessDenied",
-		Message: "There were headers present in the request which were not signed",
-		Status:  http.StatusForbidden,
-		Details: []ErrorDetail{{Name: "HeadersNotSigned", Value: strings.Join(unsigned, ", ")}},
-	}
+	err := newStatusError(
+		codeAccessDenied,
+		http.StatusForbidden,
+		"There were headers present in the request which were not signed",
+	)
+	err.Details = []ErrorDetail{{Name: "HeadersNotSigned", Value: strings.Join(unsigned, ", ")}}
+
+	return err
 }
 
 // checkKeyAndScope checks the session token, the times and the credential scope of a signature.
@@ -301,7 +307,10 @@ func payloadHash(r *http.Request, s *Signature, service Service) (string, error)
 			return unsignedPayload, nil
 		}
 
-		return "", Errorf("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+		return "", newErrorf(
+			codeInvalidRequest,
+			"Missing required header for this request: x-amz-content-sha256",
+		)
 	}
 
 	body, err := readBody(r)

@@ -18,64 +18,64 @@ const (
 // decide by them whether to correct their clock or to get new credentials.
 func newSignatureError(p Protocol, why refusalReason) *Error {
 	type form struct {
-		code   string
+		code   errorCode
 		status int
 	}
 
 	codes := map[Protocol][6]form{
 		QueryProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"InvalidClientTokenId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"ExpiredToken", 403},
+			{codeMissingAuthenticationToken, 403},
+			{codeInvalidClientTokenID, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeRequestTimeTooSkewed, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeExpiredToken, 403},
 		},
 		EC2QueryProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"AuthFailure", 401},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestExpired", 400},
-			{"RequestExpired", 400},
-			{"RequestExpired", 400},
+			{codeMissingAuthenticationToken, 403},
+			{codeAuthFailure, 401},
+			{codeSignatureDoesNotMatch, 403},
+			{codeRequestExpired, 400},
+			{codeRequestExpired, 400},
+			{codeRequestExpired, 400},
 		},
 		JSONProtocol: {
-			{"MissingAuthenticationTokenException", 400},
-			{"UnrecognizedClientException", 400},
-			{"InvalidSignatureException", 400},
-			{"RequestTimeTooSkewed", 400},
-			{"InvalidSignatureException", 400},
-			{"ExpiredTokenException", 400},
+			{codeMissingAuthenticationTokenException, 400},
+			{codeUnrecognizedClientException, 400},
+			{codeInvalidSignatureException, 400},
+			{codeRequestTimeTooSkewed, 400},
+			{codeInvalidSignatureException, 400},
+			{codeExpiredTokenException, 400},
 		},
 		RESTJSONProtocol: {
-			{"MissingAuthenticationTokenException", 403},
-			{"UnrecognizedClientException", 403},
-			{"InvalidSignatureException", 403},
-			{"InvalidSignatureException", 403},
-			{"InvalidSignatureException", 403},
-			{"ExpiredTokenException", 403},
+			{codeMissingAuthenticationTokenException, 403},
+			{codeUnrecognizedClientException, 403},
+			{codeInvalidSignatureException, 403},
+			{codeInvalidSignatureException, 403},
+			{codeInvalidSignatureException, 403},
+			{codeExpiredTokenException, 403},
 		},
 		RESTProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"InvalidClientTokenId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"ExpiredToken", 403},
+			{codeMissingAuthenticationToken, 403},
+			{codeInvalidClientTokenID, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeExpiredToken, 403},
 		},
 		S3Protocol: {
-			{"AccessDenied", 403},
-			{"InvalidAccessKeyId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403},
-			{"AccessDenied", 403},
-			{"ExpiredToken", 400},
+			{codeAccessDenied, 403},
+			{codeInvalidAccessKeyID, 403},
+			{codeSignatureDoesNotMatch, 403},
+			{codeRequestTimeTooSkewed, 403},
+			{codeAccessDenied, 403},
+			{codeExpiredToken, 400},
 		},
 	}
 
 	f := codes[p][why]
 
-	return &Error{Code: f.code, Message: why.message(p), Status: f.status}
+	return newStatusError(f.code, f.status, why.message(p))
 }
 
 // message returns the message of AWS's services of a protocol for a reason.

@@ -97,15 +97,15 @@ func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path st
 	}
 
 	if p == EC2QueryProtocol {
-		return Errorf(
-			"InvalidParameterValue",
+		return newErrorf(
+			codeInvalidParameterValue,
 			"the parameter %s is below its least length or value, %s",
 			path,
 			tag.Get("min"),
 		)
 	}
 
-	return Errorf(
+	return newErrorf(
 		validationCode(p),
 		"1 validation error detected: Value%s at '%s' failed to satisfy constraint: "+
 			"Member must have %s greater than or equal to %s",
@@ -137,18 +137,18 @@ func measureOf(v reflect.Value) string {
 
 func newMissingMemberError(p Protocol, path string) error {
 	if p == EC2QueryProtocol {
-		return Errorf("MissingParameter", "The request must contain the parameter %s", path)
+		return newErrorf(codeMissingParameter, "The request must contain the parameter %s", path)
 	}
 
 	if p == S3Protocol {
-		return Errorf(
-			"MalformedXML",
+		return newErrorf(
+			codeMalformedXML,
 			"The XML you provided was not well-formed or did not validate against our published schema: %s is missing",
 			path,
 		)
 	}
 
-	return Errorf(
+	return newErrorf(
 		validationCode(p),
 		"1 validation error detected: Value null at '%s' failed to satisfy constraint: "+
 			"Member must not be null",
@@ -156,14 +156,14 @@ func newMissingMemberError(p Protocol, path string) error {
 	)
 }
 
-func validationCode(p Protocol) string {
+func validationCode(p Protocol) errorCode {
 	switch p {
 	case JSONProtocol, RESTJSONProtocol:
-		return "ValidationException"
+		return codeValidationException
 	case S3Protocol:
-		return "InvalidArgument"
+		return codeInvalidArgument
 	default:
-		return "ValidationError"
+		return codeValidationError
 	}
 }
 

@@ -288,16 +288,16 @@ func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*xmlElemen
 func DecodeXML(r io.Reader, in any) (string, error) {
 	root, err := parseXML(r)
 	if err != nil {
-		return "", Errorf(
-			"MalformedXML",
+		return "", newErrorf(
+			codeMalformedXML,
 			"The XML you provided was not well-formed or did not validate against our published schema: %v",
 			err,
 		)
 	}
 
 	if err := decodeXMLStructure(reflect.ValueOf(in).Elem(), root); err != nil {
-		return "", Errorf(
-			"MalformedXML",
+		return "", newErrorf(
+			codeMalformedXML,
 			"The XML you provided was not well-formed or did not validate against our published schema: %v",
 			err,
 		)
