@@ -12,15 +12,27 @@ import (
 	"time"
 )
 
-// TestControlPlaneSize changes the control plane of a cluster under load from 3 to 5 machines and back.
+// TestControlPlaneSize changes the control plane of a cluster under load from 1 to 3 and 5 machines, and back to 3.
 func TestControlPlaneSize(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
 	e.runSteps(t, []step{
-		{"up", createCluster},
-		{"the control plane changes its size under load", changeSizeUnderLoad},
+		{"up with one control-plane machine", createSmallCluster},
+		{"the control plane grows from 1 to 3 under load", growToThree},
+		{"the control plane grows to 5 and shrinks to 3 under load", changeSizeUnderLoad},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	})
+}
+
+// createSmallCluster creates a cluster with one control-plane machine and two workers.
+func createSmallCluster(e *environment) {
+	e.runSlipway("state", "init", "--yes")
+	zones := region + "a," + region + "b," + region + "c"
+	e.runSlipway("create", "cluster", clusterName, "--zones", zones, "--control-plane-count", "1", "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(10 * time.Minute)
+	e.exportKubeconfig()
+	e.checkMembers("etcd-a")
 }
 
 // setControlPlaneSize writes another number of control-plane machines into the manifest.
@@ -58,31 +70,52 @@ func (e *environment) checkMembers(want ...string) {
 	})
 }
 
-// changeSizeUnderLoad grows and shrinks the control plane while a client writes to the API and another one sends requests.
-func changeSizeUnderLoad(e *environment) {
-	before := e.listMachines("control-plane")
-	e.setControlPlaneSize(5)
-	if r := e.runProgram(e.slipway, "plan", clusterName); r.code != 2 || !strings.Contains(r.out, "autoscaling-group/control-plane-e") {
+// grow sets a larger number of control-plane machines, and waits until etcd has these members. No machine of before may be replaced.
+func (e *environment) grow(before map[string]string, members ...string) {
+	e.t.Helper()
+	from := len(before)
+	e.setControlPlaneSize(len(members))
+	last := strings.TrimPrefix(members[len(members)-1], "etcd-")
+	r := e.runProgram(e.slipway, "plan", clusterName)
+	if r.code != 2 || !strings.Contains(r.out, "autoscaling-group/control-plane-"+last) {
 		e.t.Fatalf("plan: exit status %d\n%s%s", r.code, r.out, r.err)
 	}
 
-	load := e.putUnderLoad("control plane size", anyKey(e.listMachines("worker")))
 	begin := time.Now()
 	e.runSlipway("apply", clusterName, "--yes")
-	e.checkMembers("etcd-a", "etcd-b", "etcd-c", "etcd-d", "etcd-e")
+	e.checkMembers(members...)
 	e.waitHealthy(8 * time.Minute)
-	e.t.Logf("COUNT control plane size: from 3 to 5 machines in %s", time.Since(begin).Round(time.Second))
+	e.t.Logf("COUNT control plane size: from %d to %d machines in %s", from, len(members), time.Since(begin).Round(time.Second))
 	for id := range before {
 		if _, there := e.listMachines("control-plane")[id]; !there {
 			e.t.Errorf("machine %s was replaced", id)
 		}
 	}
+}
+
+// growToThree grows the control plane of one machine, while a client writes to the API and another one sends requests.
+func growToThree(e *environment) {
+	before := e.listMachines("control-plane")
+	if len(before) != 1 {
+		e.t.Fatalf("control-plane machines %v, want one", before)
+	}
+
+	load := e.putUnderLoad("control plane size, from 1 to 3", anyKey(e.listMachines("worker")))
+	e.grow(before, "etcd-a", "etcd-b", "etcd-c")
+	load.stop(maxWriteGap())
+}
+
+// changeSizeUnderLoad grows and shrinks the control plane while a client writes to the API and another one sends requests.
+func changeSizeUnderLoad(e *environment) {
+	before := e.listMachines("control-plane")
+	load := e.putUnderLoad("control plane size", anyKey(e.listMachines("worker")))
+	e.grow(before, "etcd-a", "etcd-b", "etcd-c", "etcd-d", "etcd-e")
 
 	e.setControlPlaneSize(3)
 	if r := e.runProgram(e.slipway, "apply", clusterName, "--yes"); r.code == 0 || !strings.Contains(r.err, "--destroy-data") {
 		e.t.Fatalf("data was destroyed without --destroy-data: exit status %d\n%s%s", r.code, r.out, r.err)
 	}
-	begin = time.Now()
+	begin := time.Now()
 	e.runSlipway("apply", clusterName, "--destroy-data", "--yes")
 	e.t.Logf("COUNT control plane size: from 5 to 3 machines in %s", time.Since(begin).Round(time.Second))
 	e.checkMembers("etcd-a", "etcd-b", "etcd-c")

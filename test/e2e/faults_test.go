@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/history"
 )
 
 // TestFaultsAreSeen breaks parts of a real cluster, one after another, and expects that validate names the machine,
@@ -154,23 +154,10 @@ func withoutHostDisk(printed string) string {
 
 // isOverloaded reports whether so many processes wait for this computer's processors that programs in machines
 // miss their timeouts. Times are not checked then.
-func isOverloaded() bool { return loadOfProcessor() > 4 }
-
-// loadOfProcessor returns the average number of processes that wait for a processor of this computer, or run on it; 0 if that is
-// not known.
-func loadOfProcessor() float64 {
-	body, err := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(body), " ")
-	load, parseErr := strconv.ParseFloat(first, 64)
-	if err != nil || parseErr != nil {
-		return 0
-	}
-
-	return load / float64(runtime.NumCPU())
-}
+func isOverloaded() bool { return history.LoadOfProcessor() > 4 }
 
 // isBusy reports whether other programs take so much of this computer that the product's goals do not apply.
-func isBusy() bool { return loadOfProcessor() > 2 }
+func isBusy() bool { return history.LoadOfProcessor() > 2 }
 
 // maxMemberMissing is how many seconds the etcd member of a slot may be missing: the goal, or more on a busy computer.
 func maxMemberMissing() float64 {

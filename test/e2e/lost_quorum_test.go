@@ -149,6 +149,7 @@ func awaitVolumes(e *environment) {
 	e.waitForMembers()
 	e.t.Logf("COUNT three members again on volumes that the machines have created: %s, of which %s are configured",
 		time.Since(start).Round(time.Second), volumeDelay)
+	e.checkPromoted(slices.Sorted(maps.Keys(e.listVolumes()))[1:]...)
 	checkData(e)
 	if r := e.runProgram(e.slipway, "plan", clusterName); r.code != 0 || !strings.Contains(r.out, "No changes") {
 		e.t.Errorf("plan: exit status %d\n%s%s", r.code, r.out, r.err)

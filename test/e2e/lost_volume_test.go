@@ -47,8 +47,19 @@ func loseOneVolume(e *environment) {
 	}
 	e.t.Logf("COUNT one of three volumes lost, with the marker deleted meanwhile: three voters again after %s, of which %s are configured",
 		time.Since(start).Round(time.Second), volumeDelay)
+	e.checkPromoted(lost)
 	e.kubectl("get", "configmap", "without-marker")
 	checkData(e)
+}
+
+// checkPromoted checks that the members of slots joined as learners, and were promoted by their machines.
+func (e *environment) checkPromoted(slots ...string) {
+	e.t.Helper()
+	for machine, slot := range e.listMachines("control-plane") {
+		if slices.Contains(slots, slot) {
+			e.mustRunInMachine(machine, "journalctl -u slipway-node --no-pager | grep 'promoted etcd learner'")
+		}
+	}
 }
 
 // markerKey is the key of the marker of the bootstrap of etcd in the state bucket.

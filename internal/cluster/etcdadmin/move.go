@@ -34,6 +34,8 @@ type MovePlan struct {
 	Returns bool `json:"returns,omitempty"`
 	// Machines in other zones that have not ended.
 	Machines []string `json:"machines,omitempty"`
+	// Ending are those of Machines that EC2 is ending already. While their zone is down, they do not end.
+	Ending []string `json:"ending,omitempty"`
 	// Works is set if etcd answers.
 	Works bool `json:"works"`
 	// TakesBackup is set if a backup is taken before anything is changed: etcd works, and no backup was asked for.
@@ -101,10 +103,10 @@ func (a *Admin) planVolume(ctx context.Context, m mover, p *MovePlan) error {
 	return nil
 }
 
-// isDone reports whether the slot has nothing in other zones, and its volume in the zone is the one that has had data last. A member
-// that never had data has nothing to move.
+// isDone reports whether the slot has nothing in other zones but machines that EC2 is ending, and its volume in the zone is the one that
+// has had data last. A member that never had data has nothing to move.
 func (p MovePlan) isDone(present, joined string) bool {
-	return p.Volume == "" && len(p.Machines) == 0 && present != "" && (joined == "" || joined == present)
+	return p.Volume == "" && len(p.Machines) == len(p.Ending) && present != "" && (joined == "" || joined == present)
 }
 
 // checkDirect returns an error unless Slipway itself has created the machine and its volume: a stack would replace the volume, and

@@ -165,6 +165,33 @@ func TestMoveIsDone(t *testing.T) {
 	}
 }
 
+// TestMoveOfALostZoneIsDone: after a move with --zone-is-down, EC2 shows the machine of the zone as one that is ending until the zone is
+// back. A second run took it for one to move from: it stopped the API server of the new machine for a last backup, and waited.
+func TestMoveOfALostZoneIsDone(t *testing.T) {
+	for state, want := range map[ec2types.InstanceStateName]bool{
+		ec2types.InstanceStateNameShuttingDown: true,
+		ec2types.InstanceStateNameRunning:      false,
+	} {
+		z := &twoZones{}
+		z.addVolume("vol-new", "us-east-1b", ec2types.VolumeStateInUse)
+		z.addMachine("i-old", "us-east-1a", state)
+		z.addMachine("i-new", "us-east-1b", ec2types.InstanceStateNameRunning)
+		p := MovePlan{Cluster: "demo", Slot: "a", Zone: "us-east-1b"}
+		present, err := mover{ec2: z, slot: "a", zone: p.Zone}.read(t.Context(), &p)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if have := p.isDone(present, "vol-new"); have != want {
+			t.Errorf("the former machine is %s, the data was restored: done is %t", state, have)
+		}
+
+		if p.isDone(present, "vol-old") {
+			t.Errorf("the former machine is %s, the data was not restored: done", state)
+		}
+	}
+}
+
 // TestEndMachines: the backup is restored when the machine in the former zone has ended, or when its zone is said to be down.
 func TestEndMachines(t *testing.T) {
 	z := &twoZones{}

@@ -115,7 +115,9 @@ func (m mover) read(ctx context.Context, p *MovePlan) (present string, err error
 		p.VolumeZone = aws.ToString(v.AvailabilityZone)
 	}
 
-	p.Machines, _, err = m.listMachines(ctx)
+	machines, err := m.listMachines(ctx)
+	p.Machines = machines.elsewhere
+	p.Ending = machines.ending
 
 	return present, err
 }
@@ -278,27 +280,43 @@ func (m mover) untag(ctx context.Context, volume string, keys ...string) error {
 	return err
 }
 
-// listMachines returns the machines of the slot that have not ended: those of other zones, and those that run in the zone.
-func (m mover) listMachines(ctx context.Context) (elsewhere, here []string, err error) {
+// slotMachines are the machines of a slot that have not ended.
+type slotMachines struct {
+	// elsewhere are those of other zones, sorted, and ending are the ones of them that EC2 is ending already.
+	elsewhere, ending []string
+	// here are those that run in the zone.
+	here []string
+}
+
+// listMachines returns the machines of the slot that have not ended.
+func (m mover) listMachines(ctx context.Context) (slotMachines, error) {
 	pages := ec2.NewDescribeInstancesPaginator(m.ec2, &ec2.DescribeInstancesInput{Filters: m.inSlot()})
 	machines, err := transport.CollectPages(ctx, pages, listInstances)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the machines of the control plane: %w", err)
+		return slotMachines{}, fmt.Errorf("list the machines of the control plane: %w", err)
 	}
 
+	var out slotMachines
 	for _, i := range machines {
+		id := aws.ToString(i.InstanceId)
+
 		switch {
 		case i.State == nil || i.State.Name == ec2types.InstanceStateNameTerminated:
 		case i.Placement == nil || aws.ToString(i.Placement.AvailabilityZone) != m.zone:
-			elsewhere = append(elsewhere, aws.ToString(i.InstanceId))
+			out.elsewhere = append(out.elsewhere, id)
+			if i.State.Name == ec2types.InstanceStateNameShuttingDown {
+				out.ending = append(out.ending, id)
+			}
+
 		case i.State.Name == ec2types.InstanceStateNameRunning:
-			here = append(here, aws.ToString(i.InstanceId))
+			out.here = append(out.here, id)
 		}
 	}
 
-	slices.Sort(elsewhere)
+	slices.Sort(out.elsewhere)
+	slices.Sort(out.ending)
 
-	return elsewhere, here, nil
+	return out, nil
 }
 
 func listInstances(p *ec2.DescribeInstancesOutput) []ec2types.Instance {
@@ -313,12 +331,12 @@ func listInstances(p *ec2.DescribeInstancesOutput) []ec2types.Instance {
 // endMachines terminates the machines of other zones and returns what is still waited for; empty if nothing is. AWS ends a machine
 // of a zone that is down when the zone is back, if it has accepted the call.
 func (m mover) endMachines(ctx context.Context, lostZone bool) (string, error) {
-	elsewhere, here, err := m.listMachines(ctx)
+	machines, err := m.listMachines(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	for _, id := range elsewhere {
+	for _, id := range machines.elsewhere {
 		_, err := m.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
 		err = transport.Wrap(err, "terminate machine %s", id)
 		if err != nil && plan.ErrorClassOf(err) != plan.NotFound { // it may have ended meanwhile
@@ -327,9 +345,9 @@ func (m mover) endMachines(ctx context.Context, lostZone bool) (string, error) {
 	}
 
 	switch {
-	case len(elsewhere) > 0 && !lostZone:
-		return "machine " + strings.Join(elsewhere, ", ") + " has not ended yet", nil
-	case len(here) == 0:
+	case len(machines.elsewhere) > 0 && !lostZone:
+		return "machine " + strings.Join(machines.elsewhere, ", ") + " has not ended yet", nil
+	case len(machines.here) == 0:
 		return "no machine runs in zone " + m.zone + " yet", nil
 	}
 

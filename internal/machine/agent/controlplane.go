@@ -161,7 +161,7 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 	}
 
 	if s, err := manager.Status(ctx, etcd.ClientURL); err == nil && s.Learner {
-		m.promoteLearner(ctx, manager, s.MemberID)
+		m.promoteLearner(ctx, manager, s)
 		return newNotReadyError("etcd is a learner and has not caught up yet")
 	}
 

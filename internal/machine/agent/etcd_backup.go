@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,8 +55,8 @@ type etcdBackup struct {
 	lookedAt time.Time
 	// doneRequests has the ids of the requests that need nothing more.
 	doneRequests map[string]bool
-	// failedTests is how many attempts to test a backup have failed in a row without a result.
-	failedTests int
+	// failedTests is how many attempts to test a backup have failed in a row without a result, by the backup's id.
+	failedTests map[string]int
 	// failedTakes are the attempts to take a backup that have failed.
 	failedTakes failedTakes
 	// lookError is why the last look failed; nil if it did not.
@@ -85,6 +86,7 @@ func newEtcdBackup(m *etcdMember) *etcdBackup {
 		now:     a.Now,
 
 		doneRequests: map[string]bool{},
+		failedTests:  map[string]int{},
 	}
 }
 
@@ -143,10 +145,10 @@ func backupLookInterval(p backup.Policy) time.Duration { return min(p.Interval/4
 
 // look decides and acts until nothing is to be done. A step that fails keeps no other one from being carried out.
 func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
-	var failed []backup.ActionType
+	var failed []backup.Step
 	var errs []error
 	if err := b.failedTakes.pausedBy(b.now(), policy); err != nil {
-		failed = append(failed, backup.ActionTake)
+		failed = append(failed, backup.Step{Type: backup.ActionTake})
 		errs = append(errs, err)
 	}
 
@@ -158,6 +160,7 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 
 		facts.Failed = failed
 		action, err := b.decide(ctx, facts)
+		step := backup.Step{Type: action.Type}
 		if err == nil && action.Type == backup.ActionNone {
 			if facts.Starting && len(listing.Backups) == 0 {
 				b.lookedAt = time.Time{} // the first one is taken as soon as the API server is ready
@@ -167,11 +170,11 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 		}
 
 		if err == nil {
-			err = b.act(ctx, action, listing)
+			step.ID, err = b.act(ctx, action, listing)
 		}
 
 		if err != nil {
-			failed = append(failed, action.Type)
+			failed = append(failed, step)
 			errs = append(errs, err)
 		}
 
@@ -192,6 +195,11 @@ func (b *etcdBackup) gather(ctx context.Context, policy backup.Policy) (backup.L
 
 	b.agent.metrics.noteBackups(listing.Backups)
 	b.noteUnreadable(listing.Unreadable)
+	maps.DeleteFunc(b.failedTests, func(id string, _ int) bool {
+		_, exists := listing.Find(id)
+		return !exists
+	})
+
 	generation, err := b.member.dataGeneration(etcd.DataDir)
 
 	return listing, backup.Facts{
@@ -251,8 +259,8 @@ func (m *etcdMember) restoredBackup(ctx context.Context) (id string, isRestoring
 	return g.Backup, slices.ContainsFunc(slotNames(m.agent), isMissing), err
 }
 
-// act carries out one action.
-func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing backup.Listing) error {
+// act carries out one action. It returns an error with the id of the backup that it is about; empty for one to take.
+func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing backup.Listing) (id string, err error) {
 	switch action.Type {
 	case backup.ActionTake:
 		_, err := b.take(ctx, backup.Metadata{Reason: action.Reason})
@@ -260,16 +268,16 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 			b.failedTakes.add(err, b.now())
 		}
 
-		return err
+		return "", err
 
 	case backup.ActionVerify:
 		found, _ := listing.Find(action.IDs[0])
-		return b.verify(ctx, found.Metadata)
+		return action.IDs[0], b.verify(ctx, found.Metadata)
 
 	case backup.ActionDelete:
 		for _, id := range action.IDs[:min(len(action.IDs), maxDeletions)] {
 			if err := b.archive.Delete(ctx, id); err != nil {
-				return err
+				return id, err
 			}
 
 			b.agent.Log.Info("deleted backup of etcd", slog.String("backup", id))
@@ -278,7 +286,7 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 	case backup.ActionNone:
 	}
 
-	return nil
+	return "", nil
 }
 
 // take takes a backup. why has its reason and the id of its request.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
@@ -244,5 +245,82 @@ func TestFailedLookIsReported(t *testing.T) {
 
 	if k.failedTakes.count != 2 {
 		t.Errorf("%d attempts", k.failedTakes.count)
+	}
+}
+
+// TestFailedTestKeepsNoOther: the test of a move's backup for which the disk has too little space kept the newest backup from being
+// tested in the same look, and so in every look until the move's backup was too old to be waited for.
+func TestFailedTestKeepsNoOther(t *testing.T) {
+	programs := &testPrograms{etcd: errors.New("signal: killed")}
+	b := backupToTest(t, programs)
+	at := b.now().Add(-time.Minute)
+	tooLarge := backup.Metadata{
+		FormatVersion: backup.FormatVersion,
+		ID:            backup.NewID(at, "move"),
+		TakenAt:       at,
+		Reason:        backup.ReasonMove,
+		DBSize:        1 << 55,
+	}
+	if err := b.archive.Commit(t.Context(), tooLarge); err != nil {
+		t.Fatal(err)
+	}
+
+	newest := upload(t, b, "newest")
+	policy := backup.Policy{Disabled: true, Interval: time.Hour, KeepAll: time.Hour, KeepDaily: 1, VerifyEvery: 1}
+	err := b.look(t.Context(), policy)
+	for _, want := range []string{"free space", "test backup " + newest.ID} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the look: %v, want an error with %q", err, want)
+		}
+	}
+
+	if programs.tests != 1 {
+		t.Errorf("the newest backup was tested %d times, want once", programs.tests)
+	}
+}
+
+// TestAttemptsOfEachBackup: attempts to test one backup counted for the next one, which was given up after its first.
+func TestAttemptsOfEachBackup(t *testing.T) {
+	b := backupToTest(t, &testPrograms{etcd: errors.New("signal: killed")})
+	first := upload(t, b, "one")
+	second := upload(t, b, "two")
+	for attempt := range maxFailedTests - 1 {
+		for _, m := range []backup.Metadata{first, second} {
+			if err := b.verify(t.Context(), m); err == nil {
+				t.Fatalf("attempt %d to test %s is a result", attempt, m.ID)
+			}
+		}
+	}
+
+	for _, m := range []backup.Metadata{first, second} {
+		if err := b.verify(t.Context(), m); err != nil {
+			t.Errorf("after %d attempts to test %s: %v", maxFailedTests, m.ID, err)
+		}
+	}
+}
+
+// stubbornStore does not delete what is of one backup.
+type stubbornStore struct {
+	store.Store
+	id string
+}
+
+func (s stubbornStore) Delete(ctx context.Context, key string) error {
+	if strings.Contains(key, s.id) {
+		return errors.New("access denied")
+	}
+
+	return s.Store.Delete(ctx, key)
+}
+
+// TestFailedDeletionKeepsNoOther: a backup that could not be deleted kept all later ones from being deleted, in every look.
+func TestFailedDeletionKeepsNoOther(t *testing.T) {
+	k := newKeptBackups(t)
+	later := k.add(899*24*time.Hour, 1)
+	k.archive.Store = stubbornStore{k.archive.Store, k.old}
+	policy := backup.Policy{Disabled: true, Interval: time.Hour, KeepAll: time.Hour, KeepDaily: 1, VerifyEvery: 1}
+	complete, _ := k.lookFailing(policy, "access denied")
+	if strings.Contains(complete, later) {
+		t.Errorf("kept with %s: %s", k.old, complete)
 	}
 }

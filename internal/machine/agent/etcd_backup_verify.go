@@ -31,15 +31,16 @@ func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
 	_, err = b.verifyIn(ctx, m, dir)
 	failure, hasNoResult := errors.AsType[testFailedError](err)
 	if err == nil {
-		b.failedTests = 0
+		delete(b.failedTests, m.ID)
 	}
 
 	if !hasNoResult || ctx.Err() != nil {
 		return err
 	}
 
-	b.failedTests++
-	if b.failedTests < maxFailedTests {
+	b.failedTests[m.ID]++
+	attempts := b.failedTests[m.ID]
+	if attempts < maxFailedTests {
 		return err
 	}
 
@@ -47,7 +48,7 @@ func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
 		ID:           m.ID,
 		VerifiedAt:   b.now().UTC(),
 		Machine:      b.agent.instance.ID,
-		Error:        fmt.Sprintf("%d attempts in a row failed, the last one: %s", b.failedTests, failure),
+		Error:        fmt.Sprintf("%d attempts in a row failed, the last one: %s", attempts, failure),
 		Inconclusive: true,
 	}
 	b.agent.Log.Warn(
@@ -60,7 +61,7 @@ func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
 		return err
 	}
 
-	b.failedTests = 0 // the next backup has as many attempts
+	delete(b.failedTests, m.ID)
 
 	return nil
 }

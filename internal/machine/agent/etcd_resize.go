@@ -118,6 +118,7 @@ func (w *etcdResize) run(ctx context.Context) error {
 		return nil
 	}
 
+	manager.ClusterID = status.ClusterID // no member of another one leaves, also if this one is restored meanwhile
 	survey, err := manager.Survey(ctx, w.url)
 	if err != nil {
 		return nil //nolint:nilerr // without a quorum nothing can be done here; validate says so

@@ -102,6 +102,13 @@ func (r *robustness) inject(fault string) {
 	}
 }
 
+// The limits of unavailability. One member of three: two elections of at most 2 s, the first of which splits the vote, a client's request of
+// 3 s that is lost, and a second for the one that is answered. Two of three: the time until both run again besides.
+const (
+	oneMemberLimit  = 8 * time.Second
+	twoMembersLimit = oneMemberLimit + 4*time.Second
+)
+
 // TestRealRobustness injects faults into three real etcd members while clients read and write. Members whose data was removed join
 // again as the agent lets them. The history must be linearizable: no acknowledged write is lost, and no read is stale.
 func TestRealRobustness(t *testing.T) {
@@ -130,7 +137,15 @@ func TestRealRobustness(t *testing.T) {
 		since := w.NextRound()
 		r.inject(fault)
 		awaitWrites(t, w)
-		seen = append(seen, history.Fault{Kind: fault, Gap: w.LongestGap(since), Healing: w.Since(since)})
+		gap := w.LongestGap(since)
+		seen = append(seen, history.Fault{Kind: fault, Gap: gap, Healing: w.Since(since)})
+		limit := oneMemberLimit
+		if fault == "kill two" {
+			limit = twoMembersLimit
+		}
+		if limit = history.LimitUnder(history.LoadOfProcessor(), limit); gap > limit {
+			t.Errorf("%s: no write was acknowledged for %s, more than %s (seed %d)", fault, gap, limit, seed)
+		}
 	}
 	stop()
 	clients.Wait()

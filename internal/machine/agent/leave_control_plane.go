@@ -155,10 +155,12 @@ func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error
 	return recordAdded(m.agent.Root, id)
 }
 
-// promoteLearner makes this machine's learner a voter, or removes it if its slot is not in the control plane any more: it
-// would keep others from joining.
-func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {
+// promoteLearner makes this machine's learner, with this status, a voter, or removes it if its slot is not in the control plane any more:
+// it would keep others from joining. Only members of its own cluster are asked: those of before a restoration may still run.
+func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, learner etcd.Status) {
 	log := m.agent.Log
+	id := learner.MemberID
+	manager.ClusterID = learner.ClusterID
 	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		log.Info("the etcd learner is not promoted", slog.Any("error", err))
 		if errors.As(err, new(notReadyError)) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
@@ -85,7 +86,7 @@ func (p *reportPublisher) run(ctx context.Context) error {
 	}
 
 	if r.Etcd != nil && r.Etcd.Learner {
-		p.promoteLearner(ctx, *r.Etcd)
+		p.promoteLearner(ctx)
 	}
 
 	return cmp.Or(err, heartbeatErr)
@@ -264,13 +265,12 @@ func (p *reportPublisher) writeConsole(r report.Report, publishErr error) {
 }
 
 // promoteLearner asks the leader to make this machine's member a voting member.
-func (p *reportPublisher) promoteLearner(ctx context.Context, e report.Etcd) {
-	id, err := strconv.ParseUint(e.MemberID, 16, 64)
-	if err != nil {
-		return
+func (p *reportPublisher) promoteLearner(ctx context.Context) {
+	manager := p.agent.newEtcdManager()
+	status, err := manager.Status(ctx, etcd.ClientURL)
+	if err == nil && status.Learner {
+		p.member.promoteLearner(ctx, manager, status)
 	}
-
-	p.member.promoteLearner(ctx, p.agent.newEtcdManager(), id)
 }
 
 // kubeletHealthURL is the URL of the kubelet's health check.

@@ -53,9 +53,17 @@ type Facts struct {
 	Restoring bool
 	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
 	Incomplete []string
-	// Failed are the types of steps that have failed a short time ago, as without space on a disk. What else there is to do does not wait
-	// for them.
-	Failed []ActionType
+	// Failed are the steps that have failed a short time ago, as without space on a disk. What else there is to do does not wait for
+	// them: a test that fails keeps no other backup from being tested, nor a deletion that fails another one.
+	Failed []Step
+}
+
+// Step is what an action does with one backup.
+type Step struct {
+	// Type of the step.
+	Type ActionType
+	// ID of the backup; empty: every one, also one that is to be taken.
+	ID string
 }
 
 const (
@@ -80,29 +88,30 @@ const (
 // would keep all that has expired.
 func Decide(f Facts) Action {
 	f = f.counted()
-	mayTest := !f.hasFailed(ActionVerify)
-	if id := movedUntested(f); id != "" && mayTest {
+	if id := movedUntested(f); id != "" {
 		return Action{Type: ActionVerify, IDs: []string{id}}
 	}
 
 	needsBackup := !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0)
-	if needsBackup && !f.hasFailed(ActionTake) {
+	if needsBackup && !f.hasFailed(ActionTake, "") {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
 	}
 
-	if ids := toDelete(f, needsBackup); len(ids) > 0 && !f.hasFailed(ActionDelete) {
+	if ids := toDelete(f, needsBackup); len(ids) > 0 {
 		return Action{Type: ActionDelete, IDs: ids}
 	}
 
-	if id := nextToVerify(f); id != "" && mayTest {
+	if id := nextToVerify(f); id != "" && !f.hasFailed(ActionVerify, id) {
 		return Action{Type: ActionVerify, IDs: []string{id}}
 	}
 
 	return Action{Type: ActionNone}
 }
 
-// hasFailed reports whether a step of this type has failed a short time ago.
-func (f Facts) hasFailed(step ActionType) bool { return slices.Contains(f.Failed, step) }
+// hasFailed reports whether a step of this type has failed a short time ago, for a backup.
+func (f Facts) hasFailed(step ActionType, id string) bool {
+	return slices.ContainsFunc(f.Failed, func(s Step) bool { return s.Type == step && (s.ID == id || s.ID == "") })
+}
 
 // sortByTime returns the backups, oldest first.
 func sortByTime(backups []Backup) []Backup {
@@ -150,7 +159,8 @@ func (b Backup) isOf(f Facts) bool {
 // its turn is first, also if a scheduled backup is due by now.
 func movedUntested(f Facts) string {
 	for _, b := range slices.Backward(f.Backups) {
-		if b.Reason == ReasonMove && b.Verification == nil && f.Now.Sub(b.TakenAt) < maxMove {
+		isWaitedFor := b.Reason == ReasonMove && b.Verification == nil && f.Now.Sub(b.TakenAt) < maxMove
+		if isWaitedFor && !f.hasFailed(ActionVerify, b.ID) {
 			return b.ID
 		}
 	}
@@ -208,22 +218,28 @@ func (f Facts) counted() Facts {
 	return f
 }
 
-// toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first. While a backup is due
-// that cannot be taken, all complete ones are kept: no other is added to them.
+// toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first, without those whose
+// deletion has just failed. While a backup is due that cannot be taken, all complete ones are kept: no other is added to them.
 func toDelete(f Facts, needsBackup bool) []string {
 	out := abandonedIDs(f)
-	if needsBackup {
-		return out
+	if !needsBackup {
+		out = append(out, expiredIDs(f)...)
 	}
 
+	slices.Sort(out)
+
+	return slices.DeleteFunc(out, func(id string) bool { return f.hasFailed(ActionDelete, id) })
+}
+
+// expiredIDs returns the ids of complete backups that need not be kept.
+func expiredIDs(f Facts) []string {
 	keep := keptIDs(f)
+	var out []string
 	for _, b := range f.Backups {
 		if !keep[b.ID] {
 			out = append(out, b.ID)
 		}
 	}
-
-	slices.Sort(out)
 
 	return out
 }

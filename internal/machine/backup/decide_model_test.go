@@ -23,10 +23,15 @@ type model struct {
 	incomplete []string
 	views      []backup.Facts // the older ones first
 	taken      int
-	ahead      time.Duration     // of the clock of the leader's machine; negative: behind
-	generation int               // of the data; 0 before the first restoration
-	restored   string            // the backup that the generation was restored from
-	broken     backup.ActionType // a type of step that fails on all machines without an effect; empty: none
+	ahead      time.Duration // of the clock of the leader's machine; negative: behind
+	generation int           // of the data; 0 before the first restoration
+	restored   string        // the backup that the generation was restored from
+	broken     backup.Step   // what fails on all machines without an effect; no type: nothing
+}
+
+// fails reports whether an action on a backup fails on all machines.
+func (m *model) fails(action backup.ActionType, id string) bool {
+	return action == m.broken.Type && (m.broken.ID == "" || m.broken.ID == id)
 }
 
 // Fatalf ends the test.
@@ -99,15 +104,17 @@ func (m *model) drawResult() testResult {
 	return rapid.SampledFrom([]testResult{passes, passes, passes, fails, hasNoResult, comparesNoHash}).Draw(m.T, "test")
 }
 
-// act carries out what is decided on a view. killed is how many effects happen before the machine is killed.
-func (m *model) act(f backup.Facts, killed int, result testResult) backup.ActionType {
+// act carries out what is decided on a view. killed is how many effects happen before the machine is killed. It returns the step, and
+// whether it failed.
+func (m *model) act(f backup.Facts, killed int, result testResult) (step backup.Step, failed bool) {
 	action := backup.Decide(f)
-	if action.Type == m.broken {
-		return action.Type
-	}
+	step.Type = action.Type
 	usable, verified := m.usable(), m.newestVerified()
 	switch action.Type {
 	case backup.ActionTake:
+		if m.fails(action.Type, "") {
+			return step, true
+		}
 		m.taken++
 		id := backup.NewID(f.Now, fmt.Sprintf("x%04d", m.taken))
 		if killed == 0 {
@@ -121,12 +128,15 @@ func (m *model) act(f backup.Facts, killed int, result testResult) backup.Action
 		}
 		m.complete = append(m.complete, taken)
 		f.Backups = append(slices.Clone(f.Backups), taken)
-		f.Failed = []backup.ActionType{backup.ActionDelete}
+		f.Failed = []backup.Step{{Type: backup.ActionDelete}}
 		next := backup.Decide(f)
 		if tested := next.Type == backup.ActionVerify && next.IDs[0] == id; next.Type != backup.ActionTake && needed != tested {
 			m.Fatalf("a backup needs a test: %t; it is tested: %t", needed, tested)
 		}
 	case backup.ActionVerify:
+		if step.ID = action.IDs[0]; m.fails(action.Type, step.ID) {
+			return step, true
+		}
 		if i := slices.IndexFunc(m.complete, func(b backup.Backup) bool { return b.ID == action.IDs[0] }); i >= 0 && killed > 0 && m.complete[i].Verification == nil {
 			m.complete[i].Verification = &backup.Verification{
 				ID: action.IDs[0], OK: result == passes || result == comparesNoHash, HashCompared: result == passes,
@@ -141,6 +151,11 @@ func (m *model) act(f backup.Facts, killed int, result testResult) backup.Action
 			if n >= killed {
 				break
 			}
+			if m.fails(action.Type, id) {
+				step.ID = id
+				failed = true
+				break
+			}
 			m.delete(f, id, n == killed-1 && killed < 5)
 		}
 		if m.usable() < min(usable, 3) {
@@ -151,7 +166,7 @@ func (m *model) act(f backup.Facts, killed int, result testResult) backup.Action
 		}
 	case backup.ActionNone:
 	}
-	return action.Type
+	return step, failed
 }
 
 // delete deletes a backup; halfway leaves its parts.
@@ -172,32 +187,32 @@ func (m *model) delete(f backup.Facts, id string, halfway bool) {
 
 // actUntilDone lets one machine act until nothing is to be done, as a look of an agent does.
 func (m *model) actUntilDone() {
-	var failed []backup.ActionType
+	var all []backup.Step
 	for range 20 {
 		f := m.facts(0)
-		f.Failed = failed
+		f.Failed = all
 
-		step := m.act(f, 1000, passes)
-		if step == backup.ActionNone {
+		step, failed := m.act(f, 1000, passes)
+		if step.Type == backup.ActionNone {
 			return
 		}
-		if step == m.broken {
-			failed = append(failed, step)
+		if failed {
+			all = append(all, step)
 		}
 	}
 	m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
 }
 
-// settle lets one machine act until nothing is to be done, and checks what must then be so: also if no test can run, or no backup can be
-// taken, no more is kept than the policy says.
+// settle lets one machine act until nothing is to be done, and checks what must then be so: also if no test can run, no backup can be
+// taken, or one cannot be tested or deleted, no other one is kept than the policy says.
 func (m *model) settle() {
 	m.actUntilDone()
 	for _, id := range m.incomplete {
-		if id < backup.NewID(m.now.Add(-7*time.Hour), "") {
+		if id < backup.NewID(m.now.Add(-7*time.Hour), "") && !m.fails(backup.ActionDelete, id) {
 			m.Fatalf("the rest %s of a killed upload or deletion was kept", id)
 		}
 	}
-	if m.broken == backup.ActionTake {
+	if m.broken.Type == backup.ActionTake {
 		return // those that have expired are kept, and no other one is added
 	}
 	fresh := func(b backup.Backup) bool {
@@ -213,9 +228,17 @@ func (m *model) settle() {
 		}
 	}
 	inTest := int(time.Hour / m.policy.Interval) // those of the last hour do not count as usable
-	if most := inAll + m.policy.KeepDaily + 5 + inTest; len(m.complete) > most {
+	if most := inAll + m.policy.KeepDaily + 5 + inTest + m.undeletable(); len(m.complete) > most {
 		m.Fatalf("%d backups are kept, want at most %d", len(m.complete), most)
 	}
+}
+
+// undeletable returns how many complete backups cannot be deleted.
+func (m *model) undeletable() int {
+	if m.broken.Type == backup.ActionDelete && m.has(m.broken.ID) {
+		return 1
+	}
+	return 0
 }
 
 // checkTests checks that leaders with right clocks test backups, whatever was taken before, and keep one that was tested.
@@ -265,17 +288,33 @@ func TestDecideModel(t *testing.T) {
 	t.Logf("COUNT %d histories of backups", histories)
 }
 
-// playBroken lets machines act for up to 100 intervals while a type of step fails, and ends that.
+// playBroken lets machines act for up to 100 intervals while a type of step fails, or the test or deletion of one backup, and ends that.
 func (m *model) playBroken() {
-	m.broken = rapid.SampledFrom([]backup.ActionType{"", "", backup.ActionVerify, backup.ActionTake}).Draw(m.T, "broken")
-	if m.broken == "" {
+	m.broken.Type = rapid.SampledFrom([]backup.ActionType{
+		"", "", backup.ActionVerify, backup.ActionTake, backup.ActionDelete,
+	}).Draw(m.T, "broken")
+	if m.broken.Type == "" {
+		return
+	}
+	ids := slices.Clone(m.incomplete)
+	for _, b := range m.complete {
+		ids = append(ids, b.ID)
+	}
+	if m.broken.Type != backup.ActionTake && len(ids) > 0 {
+		m.broken.ID = rapid.SampledFrom(ids).Draw(m.T, "one")
+	}
+	if m.broken.Type == backup.ActionVerify && rapid.Bool().Draw(m.T, "all") {
+		m.broken.ID = ""
+	}
+	if m.broken.Type == backup.ActionDelete && m.broken.ID == "" {
+		m.broken = backup.Step{} // there is nothing to delete
 		return
 	}
 	for range rapid.IntRange(1, 100).Draw(m.T, "intervals") {
 		m.now = m.now.Add(m.policy.Interval)
 		m.settle()
 	}
-	m.broken = ""
+	m.broken = backup.Step{}
 }
 
 func (m *model) play() {

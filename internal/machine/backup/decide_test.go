@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		restoring  string
 		incomplete []string
 		starting   bool
-		failed     []backup.ActionType
+		failed     []backup.Step
 		want       backup.Action
 	}{
 		"no backup":         {want: backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule}},
@@ -223,29 +223,45 @@ func TestDecide(t *testing.T) {
 		},
 		"a test does not wait for a deletion that fails": {
 			backups: append([]backup.Backup{taken(25*h, "failed"), taken(time.Second, "")}, hourly(7, "verified")...),
-			failed:  []backup.ActionType{backup.ActionDelete},
+			failed:  []backup.Step{{Type: backup.ActionDelete}},
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Second, "").ID}},
 		},
 		"a test that failed is not repeated at once": {
 			backups: []backup.Backup{taken(time.Minute, "")},
-			failed:  []backup.ActionType{backup.ActionVerify},
+			failed:  []backup.Step{{Type: backup.ActionVerify, ID: taken(time.Minute, "").ID}},
 			want:    backup.Action{Type: backup.ActionNone},
 		},
 		"a backup does not wait for the test of a move that fails": {
 			policy:  backup.Policy{Interval: h / 2, KeepAll: h, KeepDaily: 1, VerifyEvery: 6},
 			backups: []backup.Backup{taken(9*h, "verified"), lateMoved},
-			failed:  []backup.ActionType{backup.ActionVerify},
+			failed:  []backup.Step{{Type: backup.ActionVerify, ID: lateMoved.ID}},
 			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"the newest backup does not wait for the test of a move that fails": {
+			backups: []backup.Backup{taken(9*h, "verified"), lateMoved, taken(time.Second, "")},
+			failed:  []backup.Step{{Type: backup.ActionVerify, ID: lateMoved.ID}},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Second, "").ID}},
+		},
+		"the backup of a move does not wait for the test of a later move that fails": {
+			backups: []backup.Backup{taken(9*h, "verified"), lateMoved, moved},
+			failed:  []backup.Step{{Type: backup.ActionVerify, ID: moved.ID}},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{lateMoved.ID}},
+		},
+		"a deletion does not wait for another one that fails": {
+			backups:    append([]backup.Backup{taken(25*h, "failed")}, old...),
+			incomplete: []string{backup.NewID(noon.Add(-7*h), "x")},
+			failed:     []backup.Step{{Type: backup.ActionDelete, ID: taken(25*h, "").ID}},
+			want:       backup.Action{Type: backup.ActionDelete, IDs: []string{backup.NewID(noon.Add(-7*h), "x")}},
 		},
 		"while no backup can be taken, abandoned uploads are deleted alone": {
 			backups:    append([]backup.Backup{taken(25*h, "failed")}, old[1:]...),
 			incomplete: []string{backup.NewID(noon.Add(-7*h), "x")},
-			failed:     []backup.ActionType{backup.ActionTake},
+			failed:     []backup.Step{{Type: backup.ActionTake}},
 			want:       backup.Action{Type: backup.ActionDelete, IDs: []string{backup.NewID(noon.Add(-7*h), "x")}},
 		},
 		"while no backup can be taken, the newest one is tested": {
 			backups: []backup.Backup{taken(2*h, "")},
-			failed:  []backup.ActionType{backup.ActionTake},
+			failed:  []backup.Step{{Type: backup.ActionTake}},
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(2*h, "").ID}},
 		},
 	} {

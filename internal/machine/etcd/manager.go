@@ -5,7 +5,6 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -49,6 +48,8 @@ type Status struct {
 	Leader bool
 	// LeaderID is the id of the leader; 0 if the member knows none.
 	LeaderID uint64
+	// ClusterID is the id of the member's cluster.
+	ClusterID uint64
 	// RaftTerm is the current term of Raft.
 	RaftTerm uint64
 	// RaftIndex is the last index in the member's Raft log.
@@ -123,23 +124,14 @@ func (m Manager) Members(ctx context.Context, self string) []Member {
 func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
-	if err := checkListening(ctx, peer.ClientURL); err != nil {
-		return nil, err
-	}
-
 	c, err := m.newClient(peer.ClientURL)
 	if err != nil {
 		return nil, err
 	}
 
 	defer func() { _ = c.Close() }()
-	// MemberList is linearizable: it succeeds only with a quorum.
-	list, err := c.MemberList(ctx)
+	list, err := m.listVia(ctx, c, peer.ClientURL)
 	if err != nil {
-		return nil, fmt.Errorf("list members through %s: %w", peer.ClientURL, err)
-	}
-
-	if err := m.checkCluster(peer.ClientURL, list.Header.GetClusterId()); err != nil {
 		return nil, err
 	}
 
@@ -213,80 +205,4 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	}
 
 	return newStatus(s), nil
-}
-
-// RemoveMember removes the member id through a member other than that of slot self. etcd rejects a
-// removal that would lose the quorum.
-func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error {
-	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
-		if _, err := c.MemberRemove(ctx, id); err != nil {
-			return fmt.Errorf("remove member %x: %w", id, err)
-		}
-
-		return nil
-	})
-}
-
-// AddLearner adds a learner with the given peer URL through a member other than that of slot self, and returns its id.
-func (m Manager) AddLearner(ctx context.Context, self, peerURL string) (id uint64, err error) {
-	err = m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
-		added, err := c.MemberAddAsLearner(ctx, []string{peerURL})
-		if err != nil {
-			return fmt.Errorf("add learner %s: %w", peerURL, err)
-		}
-
-		id = added.Member.ID
-
-		return nil
-	})
-
-	return id, err
-}
-
-// PromoteLearner makes a learner a voting member, through a member other than that of slot self.
-// etcd rejects the request while the learner has not caught up.
-func (m Manager) PromoteLearner(ctx context.Context, self string, id uint64) error {
-	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
-		if _, err := c.MemberPromote(ctx, id); err != nil {
-			return fmt.Errorf("promote member %x: %w", id, err)
-		}
-
-		return nil
-	})
-}
-
-func (m Manager) changeMembership(
-	ctx context.Context,
-	self string,
-	do func(context.Context, *clientv3.Client) error,
-) error {
-	err := errors.New("etcd has no other member")
-	for _, peer := range m.Peers {
-		if peer.Slot == self {
-			continue
-		}
-
-		if err = m.changeMembershipVia(ctx, peer, do); err == nil {
-			return nil
-		}
-	}
-
-	return err
-}
-
-func (m Manager) changeMembershipVia(
-	ctx context.Context,
-	peer Peer,
-	do func(context.Context, *clientv3.Client) error,
-) error {
-	c, err := m.newClient(peer.ClientURL)
-	if err != nil {
-		return err
-	}
-
-	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
-	defer cancel()
-
-	return do(ctx, c)
 }

@@ -60,6 +60,7 @@ func newStatus(s *clientv3.StatusResponse) Status {
 		Learner:   s.IsLearner,
 		Leader:    s.Leader == s.Header.MemberId,
 		LeaderID:  s.Leader,
+		ClusterID: s.Header.ClusterId,
 		RaftTerm:  s.RaftTerm,
 		RaftIndex: s.RaftIndex,
 		Revision:  s.Header.Revision,

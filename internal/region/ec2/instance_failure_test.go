@@ -50,10 +50,10 @@ func (f *failingMachines) Terminate(ctx context.Context, id string) error {
 }
 
 // newFailingRegion returns a region with a running instance whose machines can fail.
-func newFailingRegion(t *testing.T) (region, *failingMachines, string) {
+func newFailingRegion(t *testing.T, more ...func(*ec2.Config)) (region, *failingMachines, string) {
 	t.Helper()
 	m := &failingMachines{machines: newMachines()}
-	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = m, &network{} })
+	r := newRegion(t, append(more, func(c *ec2.Config) { c.Machines, c.Network = m, &network{} })...)
 	start(t, r.svc)
 	_, subnet := r.createVPCWithSubnet(t)
 	id := *r.runInstance(t, subnet).InstanceId
@@ -69,6 +69,31 @@ func (r region) stop(t *testing.T, id string) {
 func (r region) terminate(t *testing.T, id string) {
 	t.Helper()
 	must[*client.TerminateInstancesOutput](t)(r.TerminateInstances(t.Context(), &client.TerminateInstancesInput{InstanceIds: []string{id}}))
+}
+
+// TestSlowEndOfAMachine: a fault that makes instances take long to end had no effect on instances with machines. The machine runs on
+// until the time is over or the fault is cleared, as in a zone that is down.
+func TestSlowEndOfAMachine(t *testing.T) {
+	var delay atomic.Int64
+	delay.Store(int64(time.Hour))
+	r, m, id := newFailingRegion(t, func(c *ec2.Config) {
+		c.ProvisioningDelay = func(kind string, usual time.Duration) time.Duration {
+			if kind == "instance-deletion" {
+				return time.Duration(delay.Load())
+			}
+			return usual
+		}
+	})
+	r.terminate(t, id)
+	time.Sleep(300 * time.Millisecond) // it would have ended
+	if state := r.instance(t, id).State.Name; state != types.InstanceStateNameShuttingDown || !m.Alive(id) {
+		t.Errorf("the instance is %s, its machine runs: %t", state, m.Alive(id))
+	}
+	delay.Store(0)
+	r.waitForState(t, id, types.InstanceStateNameTerminated)
+	if m.Alive(id) {
+		t.Error("its machine runs")
+	}
 }
 
 // TestFailedStartKeepsTheDisk: an instance that cannot be started is stopped again, with its root volume; the next start succeeds.

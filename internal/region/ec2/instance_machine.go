@@ -76,6 +76,7 @@ func (s instanceHandlers) endMachine(
 	id, state string,
 	end func(context.Context, string) error,
 ) error {
+	s.awaitEnd(ctx, id, state)
 	err := s.tryEndMachine(ctx, id, end)
 	for err != nil && ctx.Err() == nil {
 		s.cfg.Log.ErrorContext(
@@ -94,6 +95,24 @@ func (s instanceHandlers) endMachine(
 	}
 
 	return err
+}
+
+// awaitEnd waits as long as a fault makes instances take to end, or until it is cleared. The machine runs on meanwhile, as in a zone that
+// is down.
+func (s instanceHandlers) awaitEnd(ctx context.Context, id, state string) {
+	if s.cfg.ProvisioningDelay == nil {
+		return
+	}
+
+	begin := s.cfg.Now()
+	kind := provisioningKind(transitionInstanceTerminated)
+	for ctx.Err() == nil && s.isInState(id, state) {
+		if s.cfg.Now().Sub(begin) >= s.cfg.ProvisioningDelay(kind, 0) {
+			return
+		}
+
+		waitForSignal(ctx, nil, endInterval)
+	}
 }
 
 // isInState reports whether an instance exists and is in state.
