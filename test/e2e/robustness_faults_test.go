@@ -17,7 +17,7 @@ import (
 type etcdFault struct {
 	name   string
 	inject func(e *environment, machine string)
-	// limit is how long no write may be acknowledged, see [history.LimitUnder].
+	// limit is how long no write may be acknowledged, see [history.Limit].
 	limit time.Duration
 	// leader faults are always of the machine of etcd's leader; others are so in half of all cases.
 	leader bool

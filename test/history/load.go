@@ -36,3 +36,16 @@ func LimitUnder(load float64, limit time.Duration) time.Duration {
 
 	return time.Duration(float64(limit) * load / measuredLoad)
 }
+
+// shortFormFactor: a computer whose speed is not known runs the short form next to other tests.
+const shortFormFactor = 3
+
+// Limit returns the limit of unavailability for a fault for which the design promises goal: [LimitUnder] the load of this computer in the
+// long forms (SLIPWAY_LONG or SLIPWAY_FAULTS is set), and three times as much in the short form.
+func Limit(goal time.Duration) time.Duration {
+	if os.Getenv("SLIPWAY_LONG") == "" && os.Getenv("SLIPWAY_FAULTS") == "" {
+		goal *= shortFormFactor
+	}
+
+	return LimitUnder(LoadOfProcessor(), goal)
+}
