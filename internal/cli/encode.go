@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// isTerminalControl reports whether a terminal may obey a character of JSON or YAML: others than the operator have written some of the
-// text. Encoders escape most control characters, and neither DEL, those above it nor the ones that change the direction of text.
-// Strings have no line feed or tab, which only separates them.
+// isTerminalControl reports whether a terminal may obey a character of JSON or YAML: others than the operator have written
+// some of the text. Encoders escape most control characters, and neither DEL, those above it nor the ones that change the
+// direction of text. Strings have no line feed or tab, which only separates them.
 func isTerminalControl(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
 }
 
-// encodeJSON returns v as JSON with a line feed at its end. indent is that of one level; empty: one line. Characters that a terminal may
-// obey are escaped, such as \u202e, which is the same value.
+// encodeJSON returns v as JSON with a line feed at its end. indent is that of one level; empty: one line. Characters that a
+// terminal may obey are escaped, such as \u202e, which is the same value.
 func encodeJSON(v any, indent string) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -54,8 +54,8 @@ func escapeControls(text []byte) []byte {
 	return []byte(out.String())
 }
 
-// encodeYAML returns v as YAML. A string with a character that a terminal may obey, some of which YAML's encoder refuses, is quoted, and
-// the character is escaped.
+// encodeYAML returns v as YAML. A string with a character that a terminal may obey, some of which YAML's encoder refuses, is
+// quoted, and the character is escaped.
 func encodeYAML(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -77,14 +77,15 @@ func encodeYAML(v any) ([]byte, error) {
 	return []byte(strings.NewReplacer(quoted.pairs...).Replace(string(out))), nil
 }
 
-// yamlQuoter encodes some strings of a document by itself: those that YAML's encoder does not escape. In the document, a word without a
-// meaning in YAML stands for each, and JSON's form of a string is one of YAML's.
+// yamlQuoter encodes some strings of a document by itself: those that YAML's encoder does not escape. In the document, a word
+// without a meaning in YAML stands for each, and JSON's form of a string is one of YAML's.
 type yamlQuoter struct {
 	token string   // begins each word, and is in no other string
 	pairs []string // the words, each followed by what it stands for
 }
 
-// replaceStrings returns a document in JSON as maps, lists and values, with words in the place of strings that are to be escaped.
+// replaceStrings returns a document in JSON as maps, lists and values, with words in the place of strings that are to be
+// escaped.
 func (q *yamlQuoter) replaceStrings(body []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

@@ -17,9 +17,9 @@ import (
 // allControls are the characters of [hostile] and the others that encoders of JSON or YAML keep as they are.
 const allControls = hostile + "\x7f\u0085\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u2066\u2067\u2068\u2069<&>\n\ttext: '\"\\"
 
-// TestHostileTextInJSONAndYAML: text of machines controls no terminal in -o json and -o yaml either, and programs read what the machine
-// has written. Seen to fail: both kept the characters that change the direction of text, JSON the command sequences of one
-// character, and YAML failed because of those.
+// TestHostileTextInJSONAndYAML: text of machines controls no terminal in -o json and -o yaml either, and programs read what
+// the machine has written. Seen to fail: both kept the characters that change the direction of text, JSON the command
+// sequences of one character, and YAML failed because of those.
 func TestHostileTextInJSONAndYAML(t *testing.T) {
 	want := map[string]any{
 		"text":      allControls,
@@ -49,7 +49,8 @@ func TestHostileTextInJSONAndYAML(t *testing.T) {
 	}
 }
 
-// TestHarmlessTextIsNotEscaped: documents without such characters are as their encoders write them, with numbers that are exact.
+// TestHarmlessTextIsNotEscaped: documents without such characters are as their encoders write them, with numbers that are
+// exact.
 func TestHarmlessTextIsNotEscaped(t *testing.T) {
 	value := struct {
 		Name  string `json:"name"`

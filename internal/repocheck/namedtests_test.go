@@ -73,10 +73,10 @@ func TestEachFindingHasATest(t *testing.T) {
 	}
 }
 
-// TestEachCellHasATest fails for a row of the table of attackers in docs/security.md that does not say what an attacker
-// cannot do, or names no test by its name for one of its cells: that of a package says not which of its tests is about the row. Each
-// attacker that the threat model has is in the table, with what it can and what it cannot do. That the tests exist is
-// checked by TestFactsHaveSourceAndTest.
+// TestEachCellHasATest fails for a row of the table of attackers in docs/security.md that does not say what an attacker cannot
+// do, or names no test by its name for one of its cells: that of a package says not which of its tests is about the row. Each
+// attacker that the threat model has is in the table, with what it can and what it cannot do. That the tests exist is checked
+// by TestFactsHaveSourceAndTest.
 func TestEachCellHasATest(t *testing.T) {
 	named := regexp.MustCompile("`go test (?:\\./\\S+ ?)+-run [^`]+`|`Test\\w+` \\(`make e2e`\\)")
 	can := map[string]bool{}
@@ -122,8 +122,9 @@ func TestEachCellHasATest(t *testing.T) {
 	}
 }
 
-// untestedCells returns what is wrong with the tests of a row: where it has both what an attacker can and what an attacker cannot do, each of
-// its tests is for one of these cells ("can: ...; cannot: ..."), or for both ("both: ..."), and each cell has one.
+// untestedCells returns what is wrong with the tests of a row: where it has both what an attacker can and what an attacker
+// cannot do, each of its tests is for one of these cells ("can: ...; cannot: ..."), or for both ("both: ..."), and each cell
+// has one.
 func untestedCells(can, cannot, tests string, named *regexp.Regexp) []string {
 	isFilled := map[string]bool{"can": strings.TrimSpace(can) != "", "cannot": strings.TrimSpace(cannot) != ""}
 	if !isFilled["can"] || !isFilled["cannot"] {

@@ -28,7 +28,8 @@ type changeTrace struct {
 	changes map[string]bool
 }
 
-// note remembers a call that IAM allowed and that changes something. Objects of the store and the use of keys are not AWS's resources.
+// note remembers a call that IAM allowed and that changes something. Objects of the store and the use of keys are not AWS's
+// resources.
 func (c *changeTrace) note(r authz.Request, d authz.Decision) {
 	service, operation, _ := strings.Cut(r.Action, ":")
 	isRead := slices.ContainsFunc([]string{"Describe", "Get", "List", "Head", "Simulate"}, func(prefix string) bool {
@@ -135,9 +136,9 @@ func forgeValues(v any) {
 	}
 }
 
-// TestForgedAppliedChangesNoApply: who writes what was applied last, which nobody signs, has no apply do anything else than it does with the
-// genuine record, which puts back what others have changed in AWS: it makes the same calls, or none since the record blocks it. The plan
-// shows the same steps. No attack: it shows what the accepted risk is.
+// TestForgedAppliedChangesNoApply: who writes what was applied last, which nobody signs, has no apply do anything else than it
+// does with the genuine record, which puts back what others have changed in AWS: it makes the same calls, or none since the
+// record blocks it. The plan shows the same steps. No attack: it shows what the accepted risk is.
 func TestForgedAppliedChangesNoApply(t *testing.T) {
 	trace := &changeTrace{changes: map[string]bool{}}
 	l := newLabWith(t, regiontest.Options{TraceAuthorization: trace.note})

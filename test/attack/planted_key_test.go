@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// TestPlantedKey: whoever may create keys in the account, such as the operator of another cluster, creates one that looks like the one
-// that a killed apply leaves, and whose policy gives them everything. The next apply must not take it for the key of the cluster. Seen to
-// succeed while only the description and the statement of a new key were compared.
+// TestPlantedKey: whoever may create keys in the account, such as the operator of another cluster, creates one that looks like
+// the one that a killed apply leaves, and whose policy gives them everything. The next apply must not take it for the key of
+// the cluster. Seen to succeed while only the description and the statement of a new key were compared.
 func TestPlantedKey(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

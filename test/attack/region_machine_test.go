@@ -168,8 +168,8 @@ func (m *regionMachine) openDevice(numbers string) string {
 		"if e=$( (: </dev/host) 2>&1); then echo opened; else echo \"$e\"; fi")
 }
 
-// opensNoDevices tries devices of the host. The kernel refuses each before it looks for its driver, so a device needs not exist for
-// this test to see that a machine may not open it.
+// opensNoDevices tries devices of the host. The kernel refuses each before it looks for its driver, so a device needs not
+// exist for this test to see that a machine may not open it.
 func (m *regionMachine) opensNoDevices() {
 	m.Helper()
 	if got := m.openDevice("c 1 3"); got != "opened" { // else a refusal would mean nothing
@@ -192,8 +192,8 @@ func (m *regionMachine) opensNoDevices() {
 	}
 }
 
-// writeSetting writes the value that a setting has, as root of the machine, and reports what happens. prepare sets $at to the directory of the
-// settings.
+// writeSetting writes the value that a setting has, as root of the machine, and reports what happens. prepare sets $at to the
+// directory of the settings.
 func (m *regionMachine) writeSetting(prepare, name string) string {
 	m.Helper()
 
@@ -212,8 +212,8 @@ func (m *regionMachine) changesNoSettings() {
 	m.checkSettings("at=/proc/sys")
 }
 
-// remountsChangeNoSettings mounts /proc again and makes what is mounted of it writable, as root of the machine, and then changes settings of
-// the host. Seen to succeed while only the mounts of the machine protected these settings.
+// remountsChangeNoSettings mounts /proc again and makes what is mounted of it writable, as root of the machine, and then
+// changes settings of the host. Seen to succeed while only the mounts of the machine protected these settings.
 func (m *regionMachine) remountsChangeNoSettings() {
 	m.Helper()
 	m.checkSettings("d=$(mktemp -d) && mount -t proc proc $d && at=$d/sys")

@@ -38,9 +38,9 @@ func (l *lab) stackPolicies() []iampolicy.Policy {
 	return append(l.policies("demo", "--allow-existing"), l.policies("demo", "--stack")...)
 }
 
-// TestStackPolicyIsEnough: an operator with the everyday policies and that for stacks creates a cluster by CloudFormation, changes and
-// deletes it, with Slipway and with the CLI of AWS. Nothing else is denied, and each action of the policy for stacks is needed. No attack:
-// what the limits must not break.
+// TestStackPolicyIsEnough: an operator with the everyday policies and that for stacks creates a cluster by CloudFormation,
+// changes and deletes it, with Slipway and with the CLI of AWS. Nothing else is denied, and each action of the policy for
+// stacks is needed. No attack: what the limits must not break.
 func TestStackPolicyIsEnough(t *testing.T) {
 	var mu sync.Mutex
 	denied := map[string]bool{}
@@ -96,8 +96,8 @@ func (l *lab) actAsMachines() {
 	}()
 }
 
-// signalReady signals what a group's stack waits for, and what it waits for of the whole control plane. A signal for which it does not wait
-// is refused.
+// signalReady signals what a group's stack waits for, and what it waits for of the whole control plane. A signal for which it
+// does not wait is refused.
 func signalReady(ctx context.Context, machines *ec2.Client, stacks *cloudformation.Client) {
 	out, err := machines.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
 	if err != nil {
@@ -210,8 +210,8 @@ func (l *lab) waitForStack(api *cloudformation.Client, want cfntypes.StackStatus
 	l.Fatalf("the stack does not become %s", want)
 }
 
-// checkNeeded removes each action of the policy for stacks, which is the last one, and decides all requests again: some request must be
-// denied then.
+// checkNeeded removes each action of the policy for stacks, which is the last one, and decides all requests again: some
+// request must be denied then.
 func (l *lab) checkNeeded(policies []iampolicy.Policy, asked []authz.Request) {
 	l.Helper()
 	last := len(policies) - 1
@@ -237,9 +237,9 @@ func (l *lab) checkNeeded(policies []iampolicy.Policy, asked []authz.Request) {
 	}
 }
 
-// TestStackOperatorIsLimited: who may use the cluster's stack, and writes templates for it, does with them nothing that an operator
-// without a stack cannot: no role without the boundary, no service role, no stack of others, no key of others. Seen to succeed with
-// a policy that allows the stack and tags of keys without these conditions.
+// TestStackOperatorIsLimited: who may use the cluster's stack, and writes templates for it, does with them nothing that an
+// operator without a stack cannot: no role without the boundary, no service role, no stack of others, no key of others. Seen
+// to succeed with a policy that allows the stack and tags of keys without these conditions.
 func TestStackOperatorIsLimited(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
@@ -293,8 +293,8 @@ func TestStackOperatorIsLimited(t *testing.T) {
 	l.denied("update a stack of others", err)
 }
 
-// stackIsRefused creates the cluster's stack with a template, and checks that CloudFormation lacks the operator's permission to do what
-// it says.
+// stackIsRefused creates the cluster's stack with a template, and checks that CloudFormation lacks the operator's permission
+// to do what it says.
 func (l *lab) stackIsRefused(api *cloudformation.Client, what, template string) {
 	l.Helper()
 	name := sdk.String(clusterStack)

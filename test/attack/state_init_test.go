@@ -23,9 +23,9 @@ const (
 	stateAlias = "alias/slipway-" + bucket
 )
 
-// TestStateInitCannotTakeKeys: whoever has the policy for 'slipway state init' gives a key of others, whose policy leaves access
-// to IAM, the tag and the alias of the store's key, and decrypts with it. Seen to succeed while the key of a store was created with
-// its tag, for which KMS asks for the permission to tag all keys.
+// TestStateInitCannotTakeKeys: whoever has the policy for 'slipway state init' gives a key of others, whose policy leaves
+// access to IAM, the tag and the alias of the store's key, and decrypts with it. Seen to succeed while the key of a store was
+// created with its tag, for which KMS asks for the permission to tag all keys.
 func TestStateInitCannotTakeKeys(t *testing.T) {
 	l := newLabWithoutStore(t)
 	starter := l.user("starter", l.policies("demo", "--state-init"))
@@ -84,9 +84,9 @@ func killAfter(cfg sdk.Config, operation string, kill context.CancelFunc) sdk.Co
 	return cfg
 }
 
-// TestKilledStateInit: 'slipway state init' is killed after each call of KMS, and continues when it is run again with its policy
-// alone. Somebody else in the account can do nothing with the key that it leaves. Never open: a key had its tag from the beginning, and now
-// its policy names who may give it one.
+// TestKilledStateInit: 'slipway state init' is killed after each call of KMS, and continues when it is run again with its
+// policy alone. Somebody else in the account can do nothing with the key that it leaves. Never open: a key had its tag from
+// the beginning, and now its policy names who may give it one.
 func TestKilledStateInit(t *testing.T) {
 	for _, operation := range []string{"CreateKey", "TagResource", "CreateAlias", "EnableKeyRotation"} {
 		t.Run(operation, func(t *testing.T) {

@@ -45,9 +45,9 @@ type callerAPI interface {
 // cannot.
 func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
-// ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
-// leave a key without alias, which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that
-// it is repeated until KMS sees the alias, by which the next command names the key.
+// ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can leave a key without alias,
+// which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that it is
+// repeated until KMS sees the alias, by which the next command names the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
@@ -69,8 +69,8 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	})
 }
 
-// createKMSKey creates the key, once, tags it and creates its alias. An alias that exists is not an error: this run has created it, or
-// another one at the same time, whose key is used then.
+// createKMSKey creates the key, once, tags it and creates its alias. An alias that exists is not an error: this run has
+// created it, or another one at the same time, whose key is used then.
 func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 	if m.settings.KMSKeyARN == "" {
 		if err := m.createUntaggedKey(ctx); err != nil {
@@ -130,10 +130,10 @@ func (m s3Initializer) createUntaggedKey(ctx context.Context) error {
 	return nil
 }
 
-// newStateKeyPolicy returns the policy of a store's key as JSON. Like KMS's default policy, it leaves access to IAM. A key that is
-// created with a tag needs the permission to tag every key of the account, so the key is created without one, and its
-// policy lets its creator tag it. userID is the creator's value of aws:userid. KMS may take five minutes to see the tag, by which
-// IAM policies allow what follows; until then, the statement allows that to the creator too.
+// newStateKeyPolicy returns the policy of a store's key as JSON. Like KMS's default policy, it leaves access to IAM. A key
+// that is created with a tag needs the permission to tag every key of the account, so the key is created without one, and its
+// policy lets its creator tag it. userID is the creator's value of aws:userid. KMS may take five minutes to see the tag, by
+// which IAM policies allow what follows; until then, the statement allows that to the creator too.
 func newStateKeyPolicy(partitionName, account, userID string) (string, error) {
 	policy, err := json.Marshal(map[string]any{
 		"Version": "2012-10-17",

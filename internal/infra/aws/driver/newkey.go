@@ -159,9 +159,9 @@ func createUntaggedKey(
 	return out.KeyMetadata, nil
 }
 
-// findUntaggedKey returns the key without alias and tags that was created like the wanted one: with its description, its policy and the
-// statement of a new key. It returns nil if there is none. Whoever may create keys can create one with that description, whose policy
-// lets them use it, so the whole policy is compared.
+// findUntaggedKey returns the key without alias and tags that was created like the wanted one: with its description, its
+// policy and the statement of a new key. It returns nil if there is none. Whoever may create keys can create one with that
+// description, whose policy lets them use it, so the whole policy is compared.
 func findUntaggedKey(
 	ctx context.Context,
 	api keyAPI,
@@ -192,7 +192,8 @@ func findUntaggedKey(
 	return nil, nil
 }
 
-// readUntaggedKey returns a key if it has no tags and the statement of a new key, else nil; and its policy without that statement.
+// readUntaggedKey returns a key if it has no tags and the statement of a new key, else nil; and its policy without that
+// statement.
 func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyMetadata, graph.JSON, error) {
 	tags, err := readKeyTags(ctx, api, id)
 	if err != nil || len(tags) > 0 {
