@@ -13,7 +13,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/addons"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
@@ -421,9 +420,9 @@ func (c *addonsCommand) render(ctx context.Context, args []string) error {
 	}
 
 	for _, o := range objects {
-		out, err := yaml.Marshal(o)
+		out, err := encodeYAML(o)
 		if err != nil {
-			return fmt.Errorf("print as yaml: %w", err)
+			return err
 		}
 
 		fmt.Fprintf(c.Stdout, "---\n%s", out)

@@ -33,7 +33,7 @@ func newIAMCommand(a *app) *cobra.Command {
 type policyOptions struct {
 	name, account, format string
 	readOnly, stateInit   bool
-	deletion              bool
+	deletion, stack       bool
 	allowExisting         bool
 	discoveryInit         string
 }
@@ -53,8 +53,9 @@ manifests, for which it opens the key of the cluster's authority.
 
 A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
 for the commands that only read. --state-init is for 'slipway state init', once. --deletion is for 'slipway delete cluster
---destroy-data', in addition to the policies without a flag: it names the KMS key of the existing cluster. --discovery-init
-is for 'slipway iam init-discovery', once.
+--destroy-data', in addition to the policies without a flag: it names the KMS key of the existing cluster. --stack is for a
+cluster that CloudFormation creates, in addition to the policies without a flag. --discovery-init is for 'slipway iam
+init-discovery', once.
 
 The account is that of the current credentials, unless --account sets it; the region is --region or AWS_REGION. -o json
 prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
@@ -74,10 +75,11 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
+	cmd.Flags().BoolVar(&o.stack, "stack", false, "only what the cluster's CloudFormation stack needs in addition")
 	cmd.Flags().BoolVar(&o.allowExisting, "allow-existing", false, "allow what the manifests name outside of the cluster")
 	cmd.Flags().StringVar(&o.discoveryInit, "discovery-init", "", "only what 'slipway iam init-discovery' of this s3:// URL needs")
-	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init")
-	excludeFlags(cmd, "allow-existing", "state-init", "deletion", "discovery-init")
+	excludeFlags(cmd, "read-only", "state-init", "deletion", "stack", "discovery-init")
+	excludeFlags(cmd, "allow-existing", "state-init", "deletion", "stack", "discovery-init")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -137,7 +139,7 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 // manifests returns how the manifests shape the policies.
 func (o policyOptions) manifests() permissions.Manifests {
 	switch {
-	case o.stateInit, o.deletion, o.discoveryInit != "":
+	case o.stateInit, o.deletion, o.stack, o.discoveryInit != "":
 		return permissions.NoManifests
 	case o.allowExisting:
 		return permissions.CheckedManifests
@@ -189,6 +191,8 @@ func selectPolicies(
 		}
 
 		return label + "-deletion", []iampolicy.Policy{doc}, nil
+	case o.stack:
+		return label + "-stack", []iampolicy.Policy{iampolicy.BuildStackPolicy(in)}, nil
 	case o.discoveryInit != "":
 		at, err := store.ParseURL(o.discoveryInit)
 		if err != nil || at.Bucket == "" {

@@ -3,14 +3,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
@@ -36,28 +34,26 @@ func addFormatFlag(cmd *cobra.Command, into *string, formats ...string) {
 	) // fails only for an unknown flag
 }
 
-// printValue prints v as JSON or YAML.
+// printValue prints v as JSON or YAML. Characters that a terminal may obey are escaped.
 func (a *app) printValue(format string, v any) error {
+	var out []byte
+	var err error
 	switch format {
 	case formatJSON:
-		enc := json.NewEncoder(a.Stdout)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-
-		return enc.Encode(v)
-
+		out, err = encodeJSON(v, "  ")
 	case formatYAML:
-		out, err := yaml.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("print as yaml: %w", err)
-		}
+		out, err = encodeYAML(v)
+	default:
+		return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
+	}
 
-		_, err = a.Stdout.Write(out)
-
+	if err != nil {
 		return err
 	}
 
-	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
+	_, err = a.Stdout.Write(out)
+
+	return err
 }
 
 // printTable prints rows under a header, in aligned columns. Control characters are left out: others than the operator have written

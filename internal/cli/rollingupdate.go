@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -219,7 +218,12 @@ func (a roller) printEvent(e rollingupdate.Event) {
 		return
 	}
 
-	_ = json.NewEncoder(a.Stdout).Encode(e) // a closed pipe must not stop an update that has begun
+	line, err := encodeJSON(e, "")
+	if err != nil {
+		return // cannot happen: an event is text and times
+	}
+
+	_, _ = a.Stdout.Write(line) // a closed pipe must not stop an update that has begun
 }
 
 // runGateCommand runs the command of a gate. It returns what the command printed.

@@ -61,7 +61,7 @@ func TestEachFindingHasATest(t *testing.T) {
 		seen[strings.TrimRight(label, "abcdefghijklmnopqrstuvwxyz")] = true // 17a is a part of 17
 	}
 
-	const findings = 41
+	const findings = 44
 	for i := range findings {
 		if !seen[strconv.Itoa(i+1)] {
 			t.Errorf("%s has no row of finding %d", securityFile, i+1)
@@ -73,10 +73,10 @@ func TestEachFindingHasATest(t *testing.T) {
 	}
 }
 
-// TestEachCellHasATest fails for a row of the table of attackers in docs/security.md that does not say what an attacker
-// cannot do, or names no test by its name for it: that of a package says not which of its tests is about the row. Each
-// attacker that the threat model has is in the table, with what it can and what it cannot do. That the tests exist is
-// checked by TestFactsHaveSourceAndTest.
+// TestEachCellHasATest fails for a row of the table of attackers in docs/security.md that does not say what an attacker cannot
+// do, or names no test by its name for one of its cells: that of a package says not which of its tests is about the row. Each
+// attacker that the threat model has is in the table, with what it can and what it cannot do. That the tests exist is checked
+// by TestFactsHaveSourceAndTest.
 func TestEachCellHasATest(t *testing.T) {
 	named := regexp.MustCompile("`go test (?:\\./\\S+ ?)+-run [^`]+`|`Test\\w+` \\(`make e2e`\\)")
 	can := map[string]bool{}
@@ -98,6 +98,10 @@ func TestEachCellHasATest(t *testing.T) {
 			t.Errorf("%s:%d: nothing that %s cannot do", securityFile, number, attacker)
 		}
 
+		for _, problem := range untestedCells(cells[2], cells[3], cells[4], named) {
+			t.Errorf("%s:%d: %s: %s", securityFile, number, problem, cells[4])
+		}
+
 		if len(named.FindAllString(cells[4], -1)) != strings.Count(cells[4], "`go test ")+strings.Count(cells[4], "(`make e2e`)") ||
 			!named.MatchString(cells[4]) {
 			t.Errorf("%s:%d: the row names a package and not its tests, or none: %s", securityFile, number, cells[4])
@@ -115,6 +119,72 @@ func TestEachCellHasATest(t *testing.T) {
 		if !can[who] {
 			t.Errorf("%s does not say what an attacker with %s can do", securityFile, who)
 		}
+	}
+}
+
+// untestedCells returns what is wrong with the tests of a row: where it has both what an attacker can and what an attacker
+// cannot do, each of its tests is for one of these cells ("can: ...; cannot: ..."), or for both ("both: ..."), and each cell
+// has one.
+func untestedCells(can, cannot, tests string, named *regexp.Regexp) []string {
+	isFilled := map[string]bool{"can": strings.TrimSpace(can) != "", "cannot": strings.TrimSpace(cannot) != ""}
+	if !isFilled["can"] || !isFilled["cannot"] {
+		return nil // all tests are about the one cell
+	}
+
+	label := regexp.MustCompile(`(?:^|; )(both|can|cannot): `)
+	text := strings.TrimSpace(tests)
+	found := label.FindAllStringSubmatchIndex(text, -1)
+	if len(found) == 0 || found[0][0] != 0 {
+		return []string{"the tests do not begin with the cell that they are for"}
+	}
+
+	isTested := map[string]bool{}
+	var out []string
+	for i, at := range found {
+		end := len(text)
+		if i+1 < len(found) {
+			end = found[i+1][0]
+		}
+
+		cell := text[at[2]:at[3]]
+		if !named.MatchString(text[at[1]:end]) {
+			out = append(out, cell+": names no test")
+			continue
+		}
+
+		isTested[cell] = true
+	}
+
+	for _, cell := range []string{"can", "cannot"} {
+		if !isTested[cell] && !isTested["both"] {
+			out = append(out, "no test of what an attacker "+cell+" do")
+		}
+	}
+
+	return out
+}
+
+// TestUntestedCells: a row is refused whose tests are all about one of its two cells, or say not which one they are about.
+func TestUntestedCells(t *testing.T) {
+	named := regexp.MustCompile("`go test [^`]+`")
+	for tests, problems := range map[string]int{
+		" both: `go test x`":                               0,
+		" can: `go test x`; cannot: `go test y`":           0,
+		" can: `go test x` (seen; often); both: `go test`": 2,
+		" `go test x`":                                     1,
+		" `go test x`; can: `go test y`":                   1,
+		" can: `go test x`":                                1,
+		" cannot: `go test x`":                             1,
+		" can: nothing; cannot: `go test x`":               2,
+		" can: `go test x`; cannot: ":                      1,
+	} {
+		if got := untestedCells("this", "that", tests, named); len(got) != problems {
+			t.Errorf("%s: %q, want %d problems", tests, got, problems)
+		}
+	}
+
+	if got := untestedCells("", "that", "`go test x`", named); len(got) > 0 {
+		t.Errorf("one cell: %q", got)
 	}
 }
 

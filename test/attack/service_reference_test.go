@@ -185,6 +185,8 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 		"operator":                    l.policies("demo", "--allow-existing"),
 		"reader":                      l.policies("demo", "--read-only", "--allow-existing"),
 		"deletion":                    l.policies("demo", "--deletion"),
+		"stack":                       l.policies("demo", "--stack"),
+		"state init":                  l.policies("demo", "--state-init"),
 		"operator with a function":    functionPolicies(),
 		"operator in a VPC of others": existingPolicies(),
 	} {

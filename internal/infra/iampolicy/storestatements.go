@@ -97,9 +97,14 @@ func (s policyBuilder) storeKeyCondition() condition {
 // objectKeyCondition allows the use of a store's key by S3 alone, for objects of the stores. With bucket keys, the
 // encryption context is the bucket, else the object.
 func (s policyBuilder) objectKeyCondition() condition {
+	return s.viaS3Condition(append(s.bucketARNs(), s.objectARNs()...))
+}
+
+// viaS3Condition allows the use of a store's key by S3 alone, with one of these ARNs as the encryption context.
+func (s policyBuilder) viaS3Condition(contexts []string) condition {
 	c := s.storeKeyCondition()
 	c["StringEquals"] = map[string][]string{"kms:ViaService": {"s3." + s.Region + "." + s.dnsSuffix()}}
-	c["StringLike"] = map[string][]string{"kms:EncryptionContext:aws:s3:arn": append(s.bucketARNs(), s.objectARNs()...)}
+	c["StringLike"] = map[string][]string{"kms:EncryptionContext:aws:s3:arn": contexts}
 
 	return c
 }
@@ -185,7 +190,6 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 	s := policyBuilder{in}
 	s.Stores = []StoreLocation{st}
 	bucket := "arn:" + s.Partition + ":s3:::" + st.Bucket
-	tagged := stringEquals("aws:RequestTag/slipway.dev/state", st.Bucket)
 
 	return Policy{Version: policyVersion, Statement: []Statement{
 		newStatement(
@@ -203,12 +207,8 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			s.settingsARNs(),
 			nil,
 		),
-		newStatement(
-			"CreateStateKey",
-			qualifyActions("kms", "CreateKey", "TagResource"),
-			[]string{"*"},
-			tagged,
-		),
+		// The policy of the new key lets its creator tag it, so that no permission to tag the keys of others is needed.
+		newStatement("CreateStateKey", qualifyActions("kms", "CreateKey"), []string{"*"}, nil),
 		newStatement(
 			"ChangeStateKey",
 			qualifyActions("kms", "CreateAlias", "EnableKeyRotation"),
@@ -228,10 +228,17 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			nil,
 		),
 		newStatement(
-			"UseStateKey",
-			qualifyActions("kms", "Decrypt", "DescribeKey", "GenerateDataKey"),
+			"ReadStateKey",
+			qualifyActions("kms", "DescribeKey"),
 			[]string{s.regionalARN("kms", "key/*")},
 			s.storeKeyCondition(),
+		),
+		// Only S3 may use the key, for the settings: the policy opens no key that is sealed with it.
+		newStatement(
+			"UseStateKey",
+			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
+			[]string{s.regionalARN("kms", "key/*")},
+			s.viaS3Condition(append(s.bucketARNs(), s.settingsARNs()...)),
 		),
 	}}
 }

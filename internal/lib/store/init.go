@@ -12,9 +12,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
@@ -127,23 +127,12 @@ type bucketAPI interface {
 	) (*s3.PutBucketEncryptionOutput, error)
 }
 
-// keyAPI are the calls that create a KMS key.
-type keyAPI interface {
-	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
-	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
-	CreateAlias(context.Context, *kms.CreateAliasInput, ...func(*kms.Options)) (*kms.CreateAliasOutput, error)
-	EnableKeyRotation(
-		context.Context,
-		*kms.EnableKeyRotationInput,
-		...func(*kms.Options),
-	) (*kms.EnableKeyRotationOutput, error)
-}
-
 // s3Initializer creates the bucket of a store, which only its owner can access and only over TLS,
 // and the KMS key that encrypts the secrets in it.
 type s3Initializer struct {
 	buckets  bucketAPI
 	keys     keyAPI
+	caller   callerAPI
 	bucket   string
 	region   string
 	endpoint string
@@ -182,6 +171,7 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 	m := s3Initializer{
 		buckets:  client,
 		keys:     kms.NewFromConfig(cfg),
+		caller:   sts.NewFromConfig(cfg),
 		bucket:   s.bucket,
 		region:   cfg.Region,
 		endpoint: aws.ToString(client.Options().BaseEndpoint),
@@ -213,10 +203,6 @@ func (m s3Initializer) encryptedStep(step InitStep) InitStep {
 
 	return step
 }
-
-// keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain dots, but an alias
-// cannot.
-func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
 func (m s3Initializer) ensureBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &m.bucket}
@@ -379,56 +365,6 @@ func (m s3Initializer) enableVersioning(ctx context.Context) error {
 		Bucket: &m.bucket, VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled},
 	})
 	return err
-}
-
-// ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
-// leave a key without alias, which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that
-// it is repeated until KMS sees the alias, by which the next command names the key.
-func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
-	alias := keyAlias(m.bucket)
-	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
-	if errorCode(err) == "NotFoundException" {
-		if err := m.createKMSKey(ctx, alias); err != nil {
-			return err
-		}
-	}
-
-	if err != nil {
-		return err
-	}
-
-	m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
-
-	return m.key.wait(ctx, "enable the rotation of the key", func() error {
-		_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
-		return err
-	})
-}
-
-// createKMSKey creates the key, once, and its alias. An alias that exists is not an error: this run has created it, or another one at the
-// same time, whose key is used then.
-func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
-	if m.settings.KMSKeyARN == "" {
-		created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
-			Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
-			Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
-		})
-		if err != nil {
-			return err
-		}
-
-		m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
-		m.key.isNew = true
-	}
-
-	return m.key.wait(ctx, "create "+alias, func() error {
-		_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: &m.settings.KMSKeyARN})
-		if errorCode(err) == "AlreadyExistsException" {
-			return nil
-		}
-
-		return err
-	})
 }
 
 func (m s3Initializer) setEncryption(ctx context.Context) error {

@@ -14,6 +14,8 @@ import (
 type keyAuthorization struct {
 	// isNew is set once this run has created the key. The refusal of an older key is final.
 	isNew bool
+	// isTagged is set once this run has tagged the key.
+	isTagged bool
 	// report is called when a wait begins. Nil: nothing is reported.
 	report func(message string)
 }

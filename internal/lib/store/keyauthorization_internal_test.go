@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 )
 
@@ -20,6 +21,7 @@ type slowKeys struct {
 	exists   bool // the key has its alias
 	usableAt time.Time
 	created  int
+	tagged   int
 }
 
 func (k *slowKeys) DescribeKey(
@@ -38,6 +40,27 @@ func (k *slowKeys) CreateKey(
 	k.created++
 
 	return &kms.CreateKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{Arn: aws.String("arn")}}, nil
+}
+
+// TagResource is allowed by the policy of the new key, until the tag counts.
+func (k *slowKeys) TagResource(
+	_ context.Context, in *kms.TagResourceInput, _ ...func(*kms.Options),
+) (*kms.TagResourceOutput, error) {
+	k.tagged++
+	if len(in.Tags) != 1 || *in.Tags[0].TagKey != stateKeyTag || *in.Tags[0].TagValue != "b" {
+		return nil, &smithy.GenericAPIError{Code: "TagException"}
+	}
+
+	return &kms.TagResourceOutput{}, nil
+}
+
+// fixedCaller is a caller of AWS.
+type fixedCaller struct{}
+
+func (fixedCaller) GetCallerIdentity(
+	context.Context, *sts.GetCallerIdentityInput, ...func(*sts.Options),
+) (*sts.GetCallerIdentityOutput, error) {
+	return &sts.GetCallerIdentityOutput{Account: aws.String("123456789012"), UserId: aws.String("AIDAEXAMPLE")}, nil
 }
 
 func (k *slowKeys) use(code string) error {
@@ -86,6 +109,7 @@ func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
 				keys := &slowKeys{exists: tc.exists, usableAt: begin.Add(tc.delay)}
 				m := s3Initializer{
 					keys:     keys,
+					caller:   fixedCaller{},
 					bucket:   "b",
 					settings: &Settings{},
 					key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},
@@ -98,8 +122,8 @@ func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
 					t.Errorf("%v after %s", err, took)
 				}
 
-				if len(reports) != tc.reports || keys.created > 1 {
-					t.Errorf("%d keys, reports: %q", keys.created, reports)
+				if len(reports) != tc.reports || keys.created > 1 || keys.tagged != keys.created {
+					t.Errorf("%d keys, %d tagged, reports: %q", keys.created, keys.tagged, reports)
 				}
 
 				if len(reports) > 0 && !strings.Contains(reports[0], "to create alias/slipway-b") {
@@ -117,6 +141,7 @@ func TestSettingsWaitUntilTheAliasCounts(t *testing.T) {
 		keys := &slowKeys{}
 		m := s3Initializer{
 			keys:     keys,
+			caller:   fixedCaller{},
 			bucket:   "b",
 			settings: &Settings{},
 			key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},

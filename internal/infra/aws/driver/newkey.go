@@ -146,7 +146,7 @@ func createUntaggedKey(
 		return nil, errors.New("create key: its policy names no account")
 	}
 
-	found, err := findUntaggedKey(ctx, api, want.Description, known)
+	found, err := findUntaggedKey(ctx, api, want, known)
 	if err != nil || found != nil {
 		return found, err
 	}
@@ -159,12 +159,13 @@ func createUntaggedKey(
 	return out.KeyMetadata, nil
 }
 
-// findUntaggedKey returns the key without alias and tags that has a description and the statement of a new key; nil if
-// there is none.
+// findUntaggedKey returns the key without alias and tags that was created like the wanted one: with its description, its
+// policy and the statement of a new key. It returns nil if there is none. Whoever may create keys can create one with that
+// description, whose policy lets them use it, so the whole policy is compared.
 func findUntaggedKey(
 	ctx context.Context,
 	api keyAPI,
-	description string,
+	want awskind.KMSKey,
 	known *untaggedKeys,
 ) (*kmstypes.KeyMetadata, error) {
 	ids, ok := known.take()
@@ -176,12 +177,14 @@ func findUntaggedKey(
 	}
 
 	for _, id := range ids {
-		meta, err := readUntaggedKey(ctx, api, id)
+		meta, policy, err := readUntaggedKey(ctx, api, id)
 		if err != nil && plan.ErrorClassOf(err) != plan.AccessDenied {
 			return nil, err
 		}
 
-		if meta != nil && aws.ToString(meta.Description) == description {
+		isLike := meta != nil && aws.ToString(meta.Description) == want.Description &&
+			policy == graph.CanonicalJSON(string(want.Policy))
+		if isLike {
 			return meta, nil
 		}
 	}
@@ -189,30 +192,34 @@ func findUntaggedKey(
 	return nil, nil
 }
 
-// readUntaggedKey returns a key if it has no tags and the statement of a new key, else nil.
-func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyMetadata, error) {
+// readUntaggedKey returns a key if it has no tags and the statement of a new key, else nil; and its policy without that
+// statement.
+func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyMetadata, graph.JSON, error) {
 	tags, err := readKeyTags(ctx, api, id)
 	if err != nil || len(tags) > 0 {
-		return nil, err
+		return nil, "", err
 	}
 
 	key, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
 	if err != nil {
-		return nil, transport.Wrap(err, "read key %s", id)
+		return nil, "", transport.Wrap(err, "read key %s", id)
 	}
 
-	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled {
-		return nil, nil
+	// The creator of a key with imported material has a copy of it.
+	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled || key.KeyMetadata.Origin != kmstypes.OriginTypeAwsKms {
+		return nil, "", nil
 	}
 
-	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)})
+	in := &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)}
+	found, err := api.GetKeyPolicy(ctx, in)
 	if err != nil {
-		return nil, transport.Wrap(err, "read the policy of key %s", id)
+		return nil, "", transport.Wrap(err, "read the policy of key %s", id)
 	}
 
-	if _, isNew := removeNewKeyStatement(aws.ToString(policy.Policy)); !isNew {
-		return nil, nil
+	policy, isNew := removeNewKeyStatement(aws.ToString(found.Policy))
+	if !isNew {
+		return nil, "", nil
 	}
 
-	return key.KeyMetadata, nil
+	return key.KeyMetadata, policy, nil
 }

@@ -3,7 +3,9 @@
 package driver
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,6 +21,7 @@ import (
 type oneKey struct {
 	keyAPI
 	description, policy string
+	origin              kmstypes.OriginType // empty: that of KMS
 }
 
 func (k oneKey) ListAliases(context.Context, *kms.ListAliasesInput, ...func(*kms.Options)) (*kms.ListAliasesOutput, error) {
@@ -39,6 +42,7 @@ func (k oneKey) DescribeKey(_ context.Context, in *kms.DescribeKeyInput, _ ...fu
 	}
 	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{
 		KeyId: in.KeyId, Arn: aws.String("arn"), Description: &k.description, KeyState: kmstypes.KeyStateEnabled, Enabled: true,
+		Origin: cmp.Or(k.origin, kmstypes.OriginTypeAwsKms),
 	}}, nil
 }
 
@@ -58,15 +62,23 @@ func TestUntaggedKeyIsFound(t *testing.T) {
 	if !ok || initial == policy {
 		t.Fatal("a new key gets no statement of its own")
 	}
+	want := awskind.KMSKey{Description: awskind.KeyDescription("demo"), Policy: policy}
 	for name, c := range map[string]struct {
 		key  oneKey
 		want bool
 	}{
-		"of this cluster":       {oneKey{description: awskind.KeyDescription("demo"), policy: initial}, true},
-		"of another cluster":    {oneKey{description: awskind.KeyDescription("demo-2"), policy: initial}, false},
+		"of this cluster":    {oneKey{description: awskind.KeyDescription("demo"), policy: initial}, true},
+		"of another cluster": {oneKey{description: awskind.KeyDescription("demo-2"), policy: initial}, false},
+		"with imported material": {oneKey{
+			description: awskind.KeyDescription("demo"), policy: initial, origin: kmstypes.OriginTypeExternal,
+		}, false},
+		"with more in its policy": {oneKey{
+			description: awskind.KeyDescription("demo"), policy: strings.Replace(initial, `"Statement":[`, `"Statement":[`+
+				`{"Action":"kms:*","Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:user/x"},"Resource":"*"},`, 1),
+		}, false},
 		"without the statement": {oneKey{description: awskind.KeyDescription("demo"), policy: policy}, false},
 	} {
-		found, err := findUntaggedKey(t.Context(), c.key, awskind.KeyDescription("demo"), &untaggedKeys{})
+		found, err := findUntaggedKey(t.Context(), c.key, want, &untaggedKeys{})
 		if err != nil || (found != nil) != c.want {
 			t.Errorf("%s: found %v, %v", name, found, err)
 		}
@@ -82,15 +94,16 @@ func TestUntaggedKeysAreListedOnce(t *testing.T) {
 	const policy = `{"Statement":[{"Action":["kms:*"],"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Resource":["*"],"Sid":"Account"}],"Version":"2012-10-17"}`
 	initial, _ := addNewKeyStatement(policy)
 	lost := oneKey{description: awskind.KeyDescription("demo"), policy: initial}
+	want := awskind.KMSKey{Description: lost.description, Policy: policy}
 	var known untaggedKeys
 	known.record(nil) // the Read was before the attempt
 
-	first, err := findUntaggedKey(t.Context(), lost, lost.description, &known)
+	first, err := findUntaggedKey(t.Context(), lost, want, &known)
 	if err != nil || first != nil {
 		t.Errorf("the first attempt does not use what the Read found: %v, %v", first, err)
 	}
 
-	second, err := findUntaggedKey(t.Context(), lost, lost.description, &known)
+	second, err := findUntaggedKey(t.Context(), lost, want, &known)
 	if err != nil || second == nil {
 		t.Errorf("the second attempt does not find the key of the first: %v, %v", second, err)
 	}
@@ -100,7 +113,7 @@ func TestUntaggedKeysAreListedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	third, err := findUntaggedKey(t.Context(), oneKeyWithoutList{lost}, lost.description, &known)
+	third, err := findUntaggedKey(t.Context(), oneKeyWithoutList{lost}, want, &known)
 	if err != nil || third == nil {
 		t.Errorf("the key that the Read found is not used: %v, %v", third, err)
 	}
