@@ -40,10 +40,10 @@ func LimitUnder(load float64, limit time.Duration) time.Duration {
 // shortFormFactor: a computer whose speed is not known runs the short form next to other tests.
 const shortFormFactor = 3
 
-// Limit returns the limit of unavailability for a fault for which the design promises goal: [LimitUnder] the load of this computer in the
-// long forms (SLIPWAY_LONG or SLIPWAY_FAULTS is set), and three times as much in the short form.
-func Limit(goal time.Duration) time.Duration {
-	if os.Getenv("SLIPWAY_LONG") == "" && os.Getenv("SLIPWAY_FAULTS") == "" {
+// Limit returns the limit of unavailability for a fault for which the design promises goal: [LimitUnder] the load of this computer in a
+// long form, and three times as much in a short one.
+func Limit(goal time.Duration, isLong bool) time.Duration {
+	if !isLong {
 		goal *= shortFormFactor
 	}
 

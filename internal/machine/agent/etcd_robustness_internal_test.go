@@ -143,7 +143,7 @@ func TestRealRobustness(t *testing.T) {
 		if fault == "kill two" {
 			limit = twoMembersLimit
 		}
-		if limit = history.Limit(limit); gap > limit {
+		if limit = history.Limit(limit, os.Getenv("SLIPWAY_FAULTS") != ""); gap > limit {
 			t.Errorf("%s: no write was acknowledged for %s, more than %s (seed %d)", fault, gap, limit, seed)
 		}
 	}
