@@ -172,7 +172,7 @@ func (s *Service) completeMultipartUpload(
 
 	if v, ok := s.findCompleted(in); ok {
 		setEncryptionHeaders(ctx, v.Headers)
-		return newCompletion(ctx, in, v), nil
+		return s.newCompletion(ctx, in, v), nil
 	}
 
 	v, parts, err := s.collectParts(in, asked)
@@ -213,7 +213,7 @@ func (s *Service) completeMultipartUpload(
 	s.removeFiles(*in.Bucket, slices.Concat(parts, unused))
 	setEncryptionHeaders(ctx, v.Headers)
 
-	return newCompletion(ctx, in, v), nil
+	return s.newCompletion(ctx, in, v), nil
 }
 
 // findCompleted returns the version that an upload became. As in S3, a completed upload can be completed again,
@@ -238,7 +238,7 @@ func (s *Service) findCompleted(in *s3.CompleteMultipartUploadInput) (v objectVe
 }
 
 // newCompletion returns the answer to the completion of the upload that became a version.
-func newCompletion(
+func (s *Service) newCompletion(
 	ctx context.Context,
 	in *s3.CompleteMultipartUploadInput,
 	v objectVersion,
@@ -247,6 +247,7 @@ func newCompletion(
 		Bucket:         in.Bucket,
 		Key:            in.Key,
 		ETag:           &v.ETag,
+		Expiration:     s.expirationOf(in.Bucket, *in.Key, v),
 		VersionId:      responseVersionID(v),
 		Location:       new("http://" + wire.HTTPRequest(ctx).Host + "/" + *in.Bucket + "/" + *in.Key),
 		ChecksumCRC32:  v.checksum("crc32"),

@@ -211,6 +211,7 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		Body:          rangeBody{io.NewSectionReader(f, picked.first, picked.length), f},
 		ContentLength: &picked.length,
 		ETag:          &v.ETag,
+		Expiration:    s.readExpiration(in.Bucket, *in.Key, in.VersionId, v),
 		LastModified:  &v.Modified,
 		Metadata:      stringPointers(v.Metadata),
 		VersionId:     responseVersionID(v),
@@ -413,6 +414,7 @@ func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.H
 	return &s3.HeadObjectOutput{
 		AcceptRanges: new("bytes"),
 		ETag:         &v.ETag,
+		Expiration:   s.readExpiration(in.Bucket, *in.Key, in.VersionId, v),
 		LastModified: &v.Modified,
 		Metadata:     stringPointers(v.Metadata),
 		VersionId:    responseVersionID(v),
