@@ -61,7 +61,7 @@ func policyMessage(document string, err error) string {
 }
 
 // validateStatement checks the parts of a bucket policy's statement that S3 knows more about than IAM's grammar does: principals that
-// can exist, actions of S3, resources of the bucket, and that each action has one of the statement's resources.
+// can exist, resources of the bucket, actions of S3, and that each action has one of the statement's resources.
 func validateStatement(st authz.Statement, bucket string) error {
 	for _, principals := range []authz.Principals{st.Principal, st.NotPrincipal} {
 		if slices.ContainsFunc(principals["AWS"], isNoPrincipal) {
@@ -69,38 +69,64 @@ func validateStatement(st authz.Statement, bucket string) error {
 		}
 	}
 
-	var resources policyResources
-	for _, r := range slices.Concat(st.Resource, st.NotResource) {
-		rest, ok := strings.CutPrefix(r, "arn:aws:s3:::"+bucket)
-		if !ok || rest != "" && rest != "*" && rest[0] != '/' {
-			return newErrorf(malformedPolicy, "Policy has invalid resource").with()
-		}
-
-		resources.bucket = resources.bucket || rest == "" || rest == "*"
-		resources.objects = resources.objects || rest != ""
+	resources, ok := readPolicyResources(slices.Concat(st.Resource, st.NotResource), bucket)
+	if !ok {
+		return newErrorf(malformedPolicy, "Policy has invalid resource").with()
 	}
 
-	if st.NotResource != nil {
-		resources = policyResources{bucket: true, objects: true}
+	if st.NotResource != nil || st.NotAction != nil {
+		resources = policyResources{bucket: true, objects: true} // what is left has some
 	}
 
 	for _, pattern := range slices.Concat(st.Action, st.NotAction) {
-		ofBucket := hasAction(bucketActions(), pattern)
-		ofObjects := hasAction(objectActions(), pattern)
-		if !ofBucket && !ofObjects {
-			return newErrorf(malformedPolicy, "Policy has invalid action").with()
-		}
-
-		if st.Action != nil && (!ofBucket || !resources.bucket) && (!ofObjects || !resources.objects) {
-			return newErrorf(malformedPolicy, "Action does not apply to any resource(s) in statement").with()
+		if err := resources.validateAction(pattern); err != nil {
+			return err
 		}
 	}
 
 	return nil
 }
 
-// policyResources are the kinds of resources that a statement names.
+// policyResources are the kinds of resources that a statement is for.
 type policyResources struct{ bucket, objects bool }
+
+// readPolicyResources returns the kinds of a statement's resources. ok is false if one of them is not of the bucket.
+func readPolicyResources(arns []string, bucket string) (r policyResources, ok bool) {
+	for _, arn := range arns {
+		rest, ok := strings.CutPrefix(arn, "arn:aws:s3:::"+bucket)
+
+		switch {
+		case !ok:
+			return r, false
+		case rest == "":
+			r.bucket = true
+		case rest == "*":
+			r.bucket = true
+			r.objects = true
+		case rest[0] == '/':
+			r.objects = true
+		default: // another bucket, whose name is longer
+			return r, false
+		}
+	}
+
+	return r, true
+}
+
+// validateAction refuses an action that S3 does not have, and one that none of the resources has.
+func (r policyResources) validateAction(pattern string) error {
+	ofBucket := hasAction(bucketActions(), pattern)
+	ofObjects := hasAction(objectActions(), pattern)
+
+	switch {
+	case !ofBucket && !ofObjects:
+		return newErrorf(malformedPolicy, "Policy has invalid action").with()
+	case ofBucket && r.bucket, ofObjects && r.objects:
+		return nil
+	}
+
+	return newErrorf(malformedPolicy, "Action does not apply to any resource(s) in statement").with()
+}
 
 // hasAction reports whether a pattern of actions, such as s3:Get*, has one of these actions of S3.
 func hasAction(names []string, pattern string) bool {
