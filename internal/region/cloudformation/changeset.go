@@ -154,8 +154,8 @@ func hashRequest(in *sdk.CreateChangeSetInput) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set exists;
-// nil for a new request. The caller holds the store's lock.
+// findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set
+// exists; nil for a new request. The caller holds the store's lock.
 func (s *serviceState) findRepeatedChangeSet(in *sdk.CreateChangeSetInput, request string) *sdk.CreateChangeSetOutput {
 	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil || request == "" {
@@ -267,7 +267,8 @@ func (c *changeSet) checkExecutable() error {
 	return nil
 }
 
-// makeChangeSetsObsolete marks the change sets of a stack that changes in another way: they were computed for what it was before.
+// makeChangeSetsObsolete marks the change sets of a stack that changes in another way: they were computed for what it was
+// before.
 func (st *stack) makeChangeSetsObsolete() {
 	for _, cs := range st.ChangeSets {
 		if cs.Execution == sdk.ExecutionStatusAvailable {

@@ -164,8 +164,8 @@ func TestChangeSetOfANewStack(t *testing.T) {
 	l.want(l.remove("new"), "DELETE_COMPLETE")
 }
 
-// TestRepeatedChangeSet: a request with the client token and the parameters of an earlier one is answered as that one, also after the
-// change set was executed; another token, or other parameters, are another request.
+// TestRepeatedChangeSet: a request with the client token and the parameters of an earlier one is answered as that one, also
+// after the change set was executed; another token, or other parameters, are another request.
 func TestRepeatedChangeSet(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -242,8 +242,8 @@ func TestExecutedChangeSetFreesItsName(t *testing.T) {
 	}
 }
 
-// TestStackInReviewIsCreated: CreateStack creates a stack that has only change sets, under its ID. The change sets become obsolete, as
-// in LocalStack's recording of AWS test_create_while_in_review.
+// TestStackInReviewIsCreated: CreateStack creates a stack that has only change sets, under its ID. The change sets become
+// obsolete, as in LocalStack's recording of AWS test_create_while_in_review.
 func TestStackInReviewIsCreated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -289,8 +289,9 @@ func TestUpdatesMakeChangeSetsObsolete(t *testing.T) {
 	l.refusedToExecute(cs.ChangeSetId, types.ExecutionStatusObsolete)
 }
 
-// TestChangeSetsOutliveTheirStack: the executed change set of a deleted stack can be described by its ARN, also when another stack and
-// another change set have the names, as in LocalStack's recording of AWS test_name_conflicts. It has no name any more.
+// TestChangeSetsOutliveTheirStack: the executed change set of a deleted stack can be described by its ARN, also when another
+// stack and another change set have the names, as in LocalStack's recording of AWS test_name_conflicts. It has no name any
+// more.
 func TestChangeSetsOutliveTheirStack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -11,8 +11,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the modification is
-// in the state optimizing; the file system on it keeps its size.
+// modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the
+// modification is in the state optimizing; the file system on it keeps its size.
 func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
 	v, err := s.st.findVolume(in.VolumeId)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
-// TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is accepted. A
-// volume that was never modified has none.
+// TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is
+// accepted. A volume that was never modified has none.
 func TestModificationsHaveStates(t *testing.T) {
 	t.Parallel()
 	r, ctx := newRegion(t), t.Context()
@@ -65,8 +65,9 @@ func TestModificationsHaveStates(t *testing.T) {
 	}
 }
 
-// TestVolumesAreModifiedFourTimesADay: a volume can be modified at once when its last modification is completed, but at most four
-// times within 24 hours, also across a restart. EC2's documentation says that the message tells when the next one is possible.
+// TestVolumesAreModifiedFourTimesADay: a volume can be modified at once when its last modification is completed, but at most
+// four times within 24 hours, also across a restart. EC2's documentation says that the message tells when the next one is
+// possible.
 func TestVolumesAreModifiedFourTimesADay(t *testing.T) {
 	t.Parallel()
 	dir := state.Dir(t.TempDir())

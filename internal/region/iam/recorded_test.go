@@ -183,8 +183,8 @@ func TestServiceLinkedRolesAreProtected(t *testing.T) {
 	}
 }
 
-// TestMembersOfRoles: CreateRole tells neither tags nor the longest session unless the request has them, GetRole does, and when the role was
-// last used (LocalStack's recordings of AWS).
+// TestMembersOfRoles: CreateRole tells neither tags nor the longest session unless the request has them, GetRole does, and
+// when the role was last used (LocalStack's recordings of AWS).
 func TestMembersOfRoles(t *testing.T) {
 	t.Parallel()
 	_, c := fresh(t)

@@ -15,8 +15,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// TestErrorsHaveDetails: the errors of S3 have fixed messages, and name what they are about in elements of their own, without the
-// element Resource (recordings of AWS in LocalStack and moto).
+// TestErrorsHaveDetails: the errors of S3 have fixed messages, and name what they are about in elements of their own,
+// without the element Resource (recordings of AWS in LocalStack and moto).
 func TestErrorsHaveDetails(t *testing.T) {
 	t.Parallel()
 	c, _, url := serve(t, t.TempDir())

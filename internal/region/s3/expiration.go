@@ -28,9 +28,9 @@ func prepareLifecycle(v *s3.BucketLifecycleConfiguration) error {
 	return nil
 }
 
-// expirationOf returns what S3 tells about the expiration of v, the current version of a key: its date, and the rule of the bucket's
-// lifecycle that sets it. It returns nil if there is no such rule. Nothing expires in this region.
-func (s *Service) expirationOf(bucketName *string, key string, v objectVersion) *string {
+// expirationOf returns what S3 tells about the expiration of v, the current version of a key: its date, and the rule of the
+// bucket's lifecycle that sets it. It returns nil if there is no such rule. Nothing expires in this region.
+func expirationOf(s *Service, bucketName *string, key string, v objectVersion) *string {
 	var saved json.RawMessage
 	err := s.viewBucket(bucketName, func(b *bucket) error {
 		saved = b.Config[lifecycleSettingName]
@@ -57,17 +57,8 @@ func (s *Service) expirationOf(bucketName *string, key string, v objectVersion) 
 	))
 }
 
-// readExpiration is [Service.expirationOf] for a read: S3 does not tell it if the request has the id of a version, even of the current one.
-func (s *Service) readExpiration(bucketName *string, key string, id *string, v objectVersion) *string {
-	if id != nil {
-		return nil
-	}
-
-	return s.expirationOf(bucketName, key, v)
-}
-
-// firstExpiration returns the rule that lets a version expire first, and the date; of several with one date the first rule. It returns
-// nil if the version does not expire.
+// firstExpiration returns the rule that lets a version expire first, and the date; of several with one date the first rule.
+// It returns nil if the version does not expire.
 func firstExpiration(rules []*s3.LifecycleRule, key string, v objectVersion) (*s3.LifecycleRule, time.Time) {
 	var found *s3.LifecycleRule
 	var first time.Time
@@ -87,8 +78,8 @@ func firstExpiration(rules []*s3.LifecycleRule, key string, v objectVersion) (*s
 	return found, first
 }
 
-// expirationDate returns the date on which an object that was written at a time expires: days count to the next midnight. ok is false if
-// the object does not expire.
+// expirationDate returns the date on which an object that was written at a time expires: days count to the next midnight. ok
+// is false if the object does not expire.
 func expirationDate(e *s3.LifecycleExpiration, written time.Time) (date time.Time, ok bool) {
 	switch {
 	case e == nil:

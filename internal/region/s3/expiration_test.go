@@ -95,8 +95,8 @@ func expiryAfter(id string, days int) string {
 	return `expiry-date="` + date.Format("Mon, 02 Jan 2006 15:04:05 GMT") + `", rule-id="` + id + `"`
 }
 
-// TestExpirationIsTold: the answers about an object under a rule of the bucket's lifecycle have its expiration, also of an object that
-// is older than the rule (LocalStack's recordings of test_bucket_lifecycle_* and test_object_expiry_*).
+// TestExpirationIsTold: the answers about an object under a rule of the bucket's lifecycle have its expiration, also of an
+// object that is older than the rule (LocalStack's recordings of test_bucket_lifecycle_* and test_object_expiry_*).
 func TestExpirationIsTold(t *testing.T) {
 	t.Parallel()
 	l := newLifecycleLab(t, expireAfter("other", 3, types.LifecycleRuleFilter{Prefix: aws.String("o/")}))
@@ -172,8 +172,8 @@ func TestExpirationIsOfTheCurrentVersion(t *testing.T) {
 	}
 }
 
-// TestExpirationRules: the rule that lets an object expire first counts, and the first one of several with the same date. Rules that are
-// disabled, that remove delete markers or that are for tags, which objects do not have here, do not count.
+// TestExpirationRules: the rule that lets an object expire first counts, and the first one of several with the same date.
+// Rules that are disabled, that remove delete markers or that are for tags, which objects do not have here, do not count.
 func TestExpirationRules(t *testing.T) {
 	t.Parallel()
 	disabled := expireAfter("disabled", 1, types.LifecycleRuleFilter{})

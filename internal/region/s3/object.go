@@ -51,7 +51,7 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 
 	return &s3.PutObjectOutput{
 		ETag:       &v.ETag,
-		Expiration: s.expirationOf(in.Bucket, *in.Key, v),
+		Expiration: expirationOf(s, in.Bucket, *in.Key, v),
 		VersionId:  responseVersionID(v),
 	}, nil
 }

@@ -62,7 +62,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 
 	return &s3.CopyObjectOutput{
 		CopyObjectResult:    v.copyResult(),
-		Expiration:          s.expirationOf(in.Bucket, *in.Key, v),
+		Expiration:          expirationOf(s, in.Bucket, *in.Key, v),
 		VersionId:           responseVersionID(v),
 		CopySourceVersionId: responseVersionID(source.version),
 	}, nil

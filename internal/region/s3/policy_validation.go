@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 )
 
-// bucketActions returns the actions that a policy can allow on a bucket, and objectActions those on an object, as in AWS's Service
-// Authorization Reference (https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html).
+// bucketActions returns the actions that a policy can allow on a bucket, and objectActions those on an object, as in AWS's
+// Service Authorization Reference (https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html).
 func bucketActions() []string {
 	return strings.Fields(`
 		AllowVendedLogDeliveryForResource CreateBucket CreateBucketMetadataTableConfiguration DeleteBucket
@@ -60,8 +60,9 @@ func policyMessage(document string, err error) string {
 	return strings.TrimSuffix(authz.ServiceMessage(err), ".")
 }
 
-// validateStatement checks the parts of a bucket policy's statement that S3 knows more about than IAM's grammar does: principals that
-// can exist, resources of the bucket, actions of S3, and that each action has one of the statement's resources.
+// validateStatement checks the parts of a bucket policy's statement that S3 knows more about than IAM's grammar does:
+// principals that can exist, resources of the bucket, actions of S3, and that each action has one of the statement's
+// resources.
 func validateStatement(st authz.Statement, bucket string) error {
 	for _, principals := range []authz.Principals{st.Principal, st.NotPrincipal} {
 		if slices.ContainsFunc(principals["AWS"], isNoPrincipal) {
@@ -135,7 +136,8 @@ func hasAction(names []string, pattern string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return authz.MatchPattern(pattern, strings.ToLower("s3:"+name)) })
 }
 
-// isNoPrincipal reports whether a text is neither everyone nor an account, a role, a user or a session. Whether it exists is not checked.
+// isNoPrincipal reports whether a text is neither everyone nor an account, a role, a user or a session. Whether it exists is
+// not checked.
 func isNoPrincipal(name string) bool {
 	return !regexp.MustCompile(
 		`^(\*|[0-9]{12}|arn:aws[a-z-]*:(iam::[0-9]{12}:(root|(user|role)/[^*?]+)|sts::[0-9]{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+))$`,

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestBucketPoliciesAreChecked: S3 refuses a policy that cannot mean anything: principals that cannot exist, actions that S3 does not
-// have, and actions that none of the statement's resources has. The messages are those of AWS.
+// TestBucketPoliciesAreChecked: S3 refuses a policy that cannot mean anything: principals that cannot exist, actions that S3
+// does not have, and actions that none of the statement's resources has. The messages are those of AWS.
 func TestBucketPoliciesAreChecked(t *testing.T) {
 	t.Parallel()
 	c, _, _ := serve(t, t.TempDir())

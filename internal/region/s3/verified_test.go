@@ -120,8 +120,8 @@ func TestMarkersAllowDelete(t *testing.T) {
 	}
 }
 
-// TestListsTellPrefixAndOwner: lists have the prefix, also an empty one, and the owner by its ID alone (LocalStack's recordings of AWS of
-// February 2026).
+// TestListsTellPrefixAndOwner: lists have the prefix, also an empty one, and the owner by its ID alone (LocalStack's
+// recordings of AWS of February 2026).
 func TestListsTellPrefixAndOwner(t *testing.T) {
 	t.Parallel()
 	c, _, _ := serve(t, t.TempDir())
