@@ -88,6 +88,9 @@ func awsHintRules() []awsHintRule {
 		{codeIs("RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"), say(
 			"AWS limits the rate of calls of the account: rerun the command in a minute",
 		)},
+		{codeIs("VolumeModificationRateExceeded"), say(
+			"EBS modifies a volume at most four times in 24 hours: rerun the command after the time in its message; what was done is kept",
+		)},
 		{textContains("connection refused"), say(
 			`nothing answers there: see AWS_ENDPOINT_URL; for the local region: slipway region start, then eval "$(slipway region env)"`,
 		)},

@@ -33,6 +33,7 @@ func TestEachFailureOfAWSHasItsNextStep(t *testing.T) {
 		"redirect":        {code("PermanentRedirect", "use the specified endpoint"), "in another region"},
 		"no bucket":       {code("NoSuchBucket", "The specified bucket does not exist"), "slipway state init"},
 		"too many calls":  {code("RequestLimitExceeded", "Request limit exceeded."), "in a minute"},
+		"volume's limit":  {code("VolumeModificationRateExceeded", "You've reached the maximum modification rate per volume limit."), "four times in 24 hours"},
 		"refused":         {errors.New("request send failed, Post \"http://127.0.0.1:1/\": dial tcp 127.0.0.1:1: connect: connection refused"), "nothing answers there"},
 		"no such region":  {errors.New("request send failed, Post \"https://ec2.mars-1.amazonaws.com/\": dial tcp: lookup ec2.mars-1.amazonaws.com: no such host"), "check the region's name"},
 		"timeout":         {errors.New("request send failed, Post \"https://x/\": dial tcp 10.0.0.1:443: i/o timeout"), "check the network"},

@@ -3,6 +3,8 @@
 package repocheck_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,11 +39,22 @@ func TestFactsHaveSourceAndTest(t *testing.T) {
 		}
 	}
 
+	for point := 1; point <= 17; point++ {
+		if !hasRow(markdownRows(t, factsFile), fmt.Sprintf("| A.%d ", point)) {
+			t.Errorf("%s: no row tells where A.%d is proved", factsFile, point)
+		}
+	}
+
 	for _, file := range []string{factsFile, ledgerFile, securityFile} {
 		for number, line := range markdownRows(t, file) {
 			checkNamedTests(t, file, number, line)
 		}
 	}
+}
+
+// hasRow reports whether one of the rows begins with a text.
+func hasRow(rows map[int]string, begin string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(rows)), func(row string) bool { return strings.HasPrefix(row, begin) })
 }
 
 // markdownRows returns the rows of a page's tables by line number, without heads.

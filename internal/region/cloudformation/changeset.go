@@ -154,8 +154,8 @@ func hashRequest(in *sdk.CreateChangeSetInput) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set exists;
-// nil for a new request. The caller holds the store's lock.
+// findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set
+// exists; nil for a new request. The caller holds the store's lock.
 func (s *serviceState) findRepeatedChangeSet(in *sdk.CreateChangeSetInput, request string) *sdk.CreateChangeSetOutput {
 	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil || request == "" {
@@ -243,6 +243,39 @@ func validationMessage(err error) string {
 // isExecuted reports whether a change set was executed. CloudFormation then deletes it: its name is free again, and
 // lists do not show it. It can be described by its ARN.
 func (c *changeSet) isExecuted() bool { return c.Execution == sdk.ExecutionStatusExecuteComplete }
+
+// checkExecutable refuses to execute a change set that could not be computed, or that was executed or became obsolete.
+func (c *changeSet) checkExecutable() error {
+	switch {
+	case c.Status != sdk.ChangeSetStatusCreateComplete:
+		return newErrorf(
+			codeInvalidChangeSetStatus,
+			"ChangeSet [%s] cannot be executed in its current status of [%s]",
+			c.ID,
+			c.Status,
+		)
+
+	case c.Execution != sdk.ExecutionStatusAvailable:
+		return newErrorf(
+			codeInvalidChangeSetStatus,
+			"ChangeSet [%s] cannot be executed in its current execution status of [%s]",
+			c.ID,
+			c.Execution,
+		)
+	}
+
+	return nil
+}
+
+// makeChangeSetsObsolete marks the change sets of a stack that changes in another way: they were computed for what it was
+// before.
+func (st *stack) makeChangeSetsObsolete() {
+	for _, cs := range st.ChangeSets {
+		if cs.Execution == sdk.ExecutionStatusAvailable {
+			cs.Execution = sdk.ExecutionStatusObsolete
+		}
+	}
+}
 
 // checkChangeSetName refuses a name of a change set without a stack, and a stack that does not exist.
 func (s *serviceState) checkChangeSetName(name, stackName string) error {
@@ -336,13 +369,8 @@ func (s changeSetHandlers) executeChangeSet(
 		return nil, err
 	}
 
-	if cs.Execution != sdk.ExecutionStatusAvailable {
-		return nil, newErrorf(
-			codeInvalidChangeSetStatus,
-			"ChangeSet [%s] cannot be executed in its current status of [%s]",
-			cs.ID,
-			cs.Status,
-		)
+	if err := cs.checkExecutable(); err != nil {
+		return nil, err
 	}
 
 	if cs.Kind == sdk.ChangeSetTypeUpdate {

@@ -164,8 +164,8 @@ func TestChangeSetOfANewStack(t *testing.T) {
 	l.want(l.remove("new"), "DELETE_COMPLETE")
 }
 
-// TestRepeatedChangeSet: a request with the client token and the parameters of an earlier one is answered as that one, also after the
-// change set was executed; another token, or other parameters, are another request.
+// TestRepeatedChangeSet: a request with the client token and the parameters of an earlier one is answered as that one, also
+// after the change set was executed; another token, or other parameters, are another request.
 func TestRepeatedChangeSet(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -242,13 +242,90 @@ func TestExecutedChangeSetFreesItsName(t *testing.T) {
 	}
 }
 
-// TestStackInReviewIsCreated: CreateStack takes the place of a stack that has only change sets.
+// TestStackInReviewIsCreated: CreateStack creates a stack that has only change sets, under its ID. The change sets become
+// obsolete, as in LocalStack's recording of AWS test_create_while_in_review.
 func TestStackInReviewIsCreated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	body := `{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"v"}}}}`
-	l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: &body, ChangeSetType: types.ChangeSetTypeCreate})
-	l.want(l.create("s", body), "CREATE_COMPLETE")
+	cs := l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: &body, ChangeSetType: types.ChangeSetTypeCreate})
+	made := l.create("s", body)
+	l.want(made, "CREATE_COMPLETE")
+	if *made.StackId != *cs.StackId {
+		t.Errorf("the stack is %s, its change set is of %s", *made.StackId, *cs.StackId)
+	}
+
+	got := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: cs.ChangeSetId}))
+	if got.Status != types.ChangeSetStatusCreateComplete || got.ExecutionStatus != types.ExecutionStatusObsolete || len(got.Changes) != 1 {
+		t.Errorf("the change set is %s and %s with %d changes", got.Status, got.ExecutionStatus, len(got.Changes))
+	}
+	l.refusedToExecute(cs.ChangeSetId, types.ExecutionStatusObsolete)
+}
+
+// refusedToExecute checks that a change set cannot be executed because of its execution status.
+func (l *lab) refusedToExecute(id *string, status types.ExecutionStatus) {
+	l.t.Helper()
+	_, err := l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: id})
+	want := "InvalidChangeSetStatus: ChangeSet [" + *id + "] cannot be executed in its current execution status of [" + string(status) + "]"
+	if got := refused(err); got != want {
+		l.t.Errorf("execute a change set: %s, want %s", got, want)
+	}
+}
+
+// TestUpdatesMakeChangeSetsObsolete: a change set was computed for the stack before its update, so it cannot be executed.
+func TestUpdatesMakeChangeSetsObsolete(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	body := func(value string) string {
+		return `{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"` + value + `"}}}}`
+	}
+	l.want(l.create("s", body("1")), "CREATE_COMPLETE")
+	cs := l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: aws.String(body("2"))})
+	l.want(l.update("s", body("3")), "UPDATE_COMPLETE")
+	list := must[*cfn.ListChangeSetsOutput](l)(l.cfn.ListChangeSets(l.ctx(), &cfn.ListChangeSetsInput{StackName: aws.String("s")}))
+	if len(list.Summaries) != 1 || list.Summaries[0].ExecutionStatus != types.ExecutionStatusObsolete {
+		t.Errorf("the change sets are %+v", list.Summaries)
+	}
+	l.refusedToExecute(cs.ChangeSetId, types.ExecutionStatusObsolete)
+}
+
+// TestChangeSetsOutliveTheirStack: the executed change set of a deleted stack can be described by its ARN, also when another
+// stack and another change set have the names, as in LocalStack's recording of AWS test_name_conflicts. It has no name any
+// more.
+func TestChangeSetsOutliveTheirStack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	propose := func() *cfn.DescribeChangeSetOutput {
+		return l.propose(&cfn.CreateChangeSetInput{
+			StackName: aws.String("s"), ChangeSetType: types.ChangeSetTypeCreate,
+			TemplateBody: aws.String(`{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"v"}}}}`),
+		})
+	}
+	first := propose()
+	must[*cfn.ExecuteChangeSetOutput](l)(l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: first.ChangeSetId}))
+	l.want(l.settle("s"), "CREATE_COMPLETE")
+	l.want(l.remove("s"), "DELETE_COMPLETE")
+
+	for range 2 {
+		got, err := l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: first.ChangeSetId})
+		if err != nil {
+			t.Fatalf("describe the change set of a deleted stack: %v", err)
+		}
+		if got.ExecutionStatus != types.ExecutionStatusExecuteComplete || *got.StackId != *first.StackId || len(got.Changes) != 1 {
+			t.Errorf("the change set is %s, of %s, with %d changes", got.ExecutionStatus, *got.StackId, len(got.Changes))
+		}
+
+		l.refusedToExecute(first.ChangeSetId, types.ExecutionStatusExecuteComplete)
+		second := propose()
+		if *second.ChangeSetId == *first.ChangeSetId || *second.StackId == *first.StackId {
+			t.Fatalf("the second change set is %s of %s, like the first one", *second.ChangeSetId, *second.StackId)
+		}
+		byName := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: second.ChangeSetName, StackName: aws.String("s")}))
+		if *byName.ChangeSetId != *second.ChangeSetId {
+			t.Errorf("the name is that of %s, want %s", *byName.ChangeSetId, *second.ChangeSetId)
+		}
+		must[*cfn.DeleteChangeSetOutput](l)(l.cfn.DeleteChangeSet(l.ctx(), &cfn.DeleteChangeSetInput{ChangeSetName: second.ChangeSetId}))
+	}
 }
 
 // TestManagedPolicyFromJSON: the document of a managed policy is an object, as in every template.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -388,7 +389,7 @@ func (s *Service) deleteAll(ctx context.Context, st *stack, op *stackOperation) 
 			return nil
 		}
 
-		st.ChangeSets = nil
+		maps.DeleteFunc(st.ChangeSets, func(_ string, cs *changeSet) bool { return !cs.isExecuted() })
 		st.Stuck = nil
 		s.setStackStatus(st, statusDeleted, "")
 

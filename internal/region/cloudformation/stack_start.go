@@ -28,7 +28,7 @@ func checkName(member, name string) error {
 	return nil
 }
 
-// newStack adds an empty stack. The caller holds the store's lock.
+// newStack adds an empty stack, or takes one that has only change sets. The caller holds the store's lock.
 func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	if err := checkName("stackName", in.name); err != nil {
 		return nil, err
@@ -36,8 +36,12 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 
 	old := s.state.findActiveStack(in.name)
 	if old != nil && old.Status == statusReview && status != statusReview {
-		delete(s.state.Stacks, old.ID) // it has change sets and no resources: the new stack takes its place
-		old = nil
+		old.Role = in.roleARN
+		old.Notify = sdkshape.Strings(in.notificationARNs)
+		old.makeChangeSetsObsolete()
+		s.setStackStatus(old, status, "User Initiated")
+
+		return old, nil
 	}
 
 	if old != nil {

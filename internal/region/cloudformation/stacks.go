@@ -187,6 +187,7 @@ func (s stackHandlers) beginUpdate(
 		st.Policy = *in.StackPolicyBody
 	}
 
+	st.makeChangeSetsObsolete()
 	s.startUpdate(st, stackOperation{
 		Token:         sdkshape.String(in.ClientRequestToken),
 		Caller:        caller,

@@ -137,6 +137,10 @@ const (
 	// codeInvalidVPCCIDRBlockAssociationIDNotFound is in https://github.com/hashicorp/terraform-provider-aws,
 	// internal/service/ec2.
 	codeInvalidVPCCIDRBlockAssociationIDNotFound errorCode = "InvalidVpcCidrBlockAssociationID.NotFound"
+	// codeVolumeModificationRateExceeded is in https://repost.aws/knowledge-center/eks-modify-persistent-storage-snapshot,
+	// with a message of the time in which a volume could be modified every six hours. ModifyVolume's page says about today's
+	// only that it tells when the next modification is possible.
+	codeVolumeModificationRateExceeded errorCode = "VolumeModificationRateExceeded"
 )
 
 // codeNotImplemented is the region's own, for what EC2 has and the region does not.

@@ -28,17 +28,20 @@ type serviceState struct {
 	Snapshots   map[string]*sdk.Snapshot
 	// Modifications are the last ones, by the id of their volume.
 	Modifications map[string]*sdk.VolumeModification
-	OwnImages     map[string]*copiedImage // copies of images
-	Templates     map[string]*sdk.LaunchTemplate
-	Versions      map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
-	Instances     map[string]*sdk.Instance
-	Extra         map[string]*instanceExtra   // by instance id
-	Keys          map[string]*sdk.KeyPairInfo // by key pair id
-	Endpoints     map[string]*sdk.VpcEndpoint // by VPC endpoint id
-	Peerings      map[string]*sdk.VpcPeeringConnection
-	Tags          map[string]map[string]string // tags of every kind of resource, by resource id
-	Tokens        map[string]idempotencyToken  // by operation/token
-	Pending       []transition                 // scheduled transitions
+	// ModificationTimes are the starts of their modifications in the last 24 hours, the oldest first, by the id of the volume.
+	ModificationTimes map[string][]time.Time
+
+	OwnImages map[string]*copiedImage // copies of images
+	Templates map[string]*sdk.LaunchTemplate
+	Versions  map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
+	Instances map[string]*sdk.Instance
+	Extra     map[string]*instanceExtra   // by instance id
+	Keys      map[string]*sdk.KeyPairInfo // by key pair id
+	Endpoints map[string]*sdk.VpcEndpoint // by VPC endpoint id
+	Peerings  map[string]*sdk.VpcPeeringConnection
+	Tags      map[string]map[string]string // tags of every kind of resource, by resource id
+	Tokens    map[string]idempotencyToken  // by operation/token
+	Pending   []transition                 // scheduled transitions
 
 	AccountOpened bool // the account got its default VPC, which may have been deleted since
 }
@@ -96,6 +99,7 @@ func (st *serviceState) initMaps() {
 	initMap(&st.Volumes)
 	initMap(&st.Snapshots)
 	initMap(&st.Modifications)
+	initMap(&st.ModificationTimes)
 	initMap(&st.OwnImages)
 	initMap(&st.Templates)
 	initMap(&st.Versions)

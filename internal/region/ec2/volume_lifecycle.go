@@ -133,6 +133,7 @@ func (s volumeHandlers) applyVolumeTransition(t transition) {
 		s.jobLocks.removeKey(t.ID)
 		delete(s.st.Volumes, t.ID)
 		delete(s.st.Modifications, t.ID)
+		delete(s.st.ModificationTimes, t.ID)
 
 	case t.Kind == transitionVolumeAvailable && t.Arg != "":
 		v.State = new(sdk.VolumeStateError)

@@ -6,12 +6,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the modification is
-// in the state optimizing; the file system on it keeps its size.
+// modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the
+// modification is in the state optimizing; the file system on it keeps its size.
 func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
 	v, err := s.st.findVolume(in.VolumeId)
 	if err != nil {
@@ -19,6 +20,10 @@ func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolu
 	}
 
 	if err := s.st.checkModifiable(v); err != nil {
+		return nil, err
+	}
+
+	if err := s.checkModificationRate(str(v.VolumeId)); err != nil {
 		return nil, err
 	}
 
@@ -58,6 +63,7 @@ func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolu
 	*v = after
 	id := str(v.VolumeId)
 	s.st.Modifications[id] = m
+	s.st.ModificationTimes[id] = append(s.recentModifications(id), *m.StartTime)
 	s.scheduleTransition(transitionVolumeOptimizing, id)
 	answer := *m
 
@@ -87,6 +93,34 @@ func (st *serviceState) checkModifiable(v *sdk.Volume) error {
 		id,
 		strings.ToUpper(str(m.ModificationState)),
 	)
+}
+
+// How often a volume can be modified: so many times within a period that moves.
+const (
+	maxModifications   = 4
+	modificationPeriod = 24 * time.Hour
+)
+
+// checkModificationRate refuses more than four modifications of a volume within 24 hours.
+func (s volumeHandlers) checkModificationRate(id string) error {
+	recent := s.recentModifications(id)
+	if len(recent) < maxModifications {
+		return nil
+	}
+
+	return newErrorf(
+		codeVolumeModificationRateExceeded,
+		"You've reached the maximum modification rate per volume limit. Volume %s can be modified again at %s.",
+		id,
+		recent[0].Add(modificationPeriod).Format(time.RFC3339),
+	)
+}
+
+// recentModifications returns the starts of the modifications of a volume that count for its rate, the oldest first.
+func (s volumeHandlers) recentModifications(id string) []time.Time {
+	begin := s.cfg.Now().Add(-modificationPeriod)
+
+	return slices.DeleteFunc(slices.Clone(s.st.ModificationTimes[id]), func(t time.Time) bool { return !t.After(begin) })
 }
 
 // newModification returns the modification of a volume, which has just begun. The volume shows the new values from now on.

@@ -13,10 +13,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
-// TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is accepted. A
-// volume that was never modified has none.
+// TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is
+// accepted. A volume that was never modified has none.
 func TestModificationsHaveStates(t *testing.T) {
 	t.Parallel()
 	r, ctx := newRegion(t), t.Context()
@@ -61,6 +62,60 @@ func TestModificationsHaveStates(t *testing.T) {
 	_, err := r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3", Iops: aws.Int32(1 << 30)})
 	if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "is too high; maximum is 16000") {
 		t.Errorf("too many IOPS: %v", err)
+	}
+}
+
+// TestVolumesAreModifiedFourTimesADay: a volume can be modified at once when its last modification is completed, but at most
+// four times within 24 hours, also across a restart. EC2's documentation says that the message tells when the next one is
+// possible.
+func TestVolumesAreModifiedFourTimesADay(t *testing.T) {
+	t.Parallel()
+	dir := state.Dir(t.TempDir())
+	open := func() region { return newRegion(t, func(c *ec2.Config) { c.State = dir }) }
+	r, ctx := open(), t.Context()
+	made := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{
+		AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3",
+	}))
+	other := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{
+		AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3",
+	}))
+	size := int32(4)
+	grow := func() error {
+		size++
+		_, err := r.ModifyVolume(ctx, &client.ModifyVolumeInput{VolumeId: made.VolumeId, Size: new(size)})
+		for range 2 { // optimizing, completed
+			r.clock.Add(time.Second)
+			must[*client.DescribeVolumesOutput](t)(r.DescribeVolumes(ctx, &client.DescribeVolumesInput{}))
+		}
+		return err
+	}
+
+	r.clock.Add(time.Second)
+	for i := range 4 {
+		if err := grow(); err != nil {
+			t.Fatalf("modification %d: %v", i+1, err)
+		}
+	}
+	clock := r.clock
+	r = open()
+	r.clock.Add(clock.Now().Sub(r.clock.Now()))
+	err := grow()
+	if code(err) != "VolumeModificationRateExceeded" || !strings.Contains(err.Error(), "2026-01-03T03:04:06Z") {
+		t.Errorf("the fifth modification: %v, want VolumeModificationRateExceeded with the time of the next one", err)
+	}
+	if _, err := r.ModifyVolume(ctx, &client.ModifyVolumeInput{VolumeId: other.VolumeId, Size: aws.Int32(5)}); err != nil {
+		t.Errorf("modify another volume: %v", err)
+	}
+
+	r.clock.Add(24*time.Hour - 11*time.Second) // one second before the first modification is 24 hours old
+	if err := grow(); code(err) != "VolumeModificationRateExceeded" {
+		t.Errorf("within 24 hours: %v, want VolumeModificationRateExceeded", err)
+	}
+	if err := grow(); err != nil {
+		t.Errorf("24 hours after the first modification: %v", err)
+	}
+	if err := grow(); err != nil {
+		t.Errorf("24 hours after the second modification: %v", err)
 	}
 }
 

@@ -182,3 +182,25 @@ func TestServiceLinkedRolesAreProtected(t *testing.T) {
 		t.Errorf("the role is gone: %v", err)
 	}
 }
+
+// TestMembersOfRoles: CreateRole tells neither tags nor the longest session unless the request has them, GetRole does, and
+// when the role was last used (LocalStack's recordings of AWS).
+func TestMembersOfRoles(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	trust := `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}}`
+	made, err := c.CreateRole(t.Context(), &awsiam.CreateRoleInput{RoleName: new("r"), AssumeRolePolicyDocument: &trust})
+	if err != nil || made.Role.Tags != nil || made.Role.MaxSessionDuration != nil || made.Role.RoleLastUsed != nil {
+		t.Errorf("CreateRole: %+v, %v", made, err)
+	}
+
+	got, err := c.GetRole(t.Context(), &awsiam.GetRoleInput{RoleName: new("r")})
+	if err != nil || got.Role.MaxSessionDuration == nil || *got.Role.MaxSessionDuration != 3600 || got.Role.RoleLastUsed == nil {
+		t.Errorf("GetRole: %+v, %v", got, err)
+	}
+
+	_, err = c.AttachRolePolicy(t.Context(), &awsiam.AttachRolePolicyInput{RoleName: new("r"), PolicyArn: new(strings.Repeat("x", 20))})
+	if code(err) != "ValidationError" || !strings.Contains(err.Error(), "Invalid ARN:  Could not be parsed!") {
+		t.Errorf("attach what is no ARN: %v", err)
+	}
+}

@@ -86,7 +86,10 @@ func withoutDerivedFields(v any) any {
 // isVolatileSection reports whether a part of the state does not describe resources.
 func isVolatileSection(part string) bool {
 	return slices.Contains(
-		[]string{"LastIP", "LastPublic", "Modifications", "Tokens", "Pending", "Ghosts", "sessions", "Changes"},
+		[]string{
+			"LastIP", "LastPublic", "Modifications", "ModificationTimes", "Tokens", "Pending", "Ghosts", "sessions",
+			"Changes",
+		},
 		part,
 	)
 }

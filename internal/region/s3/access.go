@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
 
@@ -87,15 +86,12 @@ func isTrue(flag *bool) bool { return flag != nil && *flag }
 func (s *Service) validatePolicy(b *bucket, document string) error {
 	p, err := authz.ParsePolicy(authz.ResourcePolicy, document)
 	if err != nil {
-		return newErrorf(malformedPolicy, "%v", err).with()
+		return newErrorf(malformedPolicy, "%s", policyMessage(document, err)).with()
 	}
 
 	for _, st := range p.Statements {
-		for _, r := range slices.Concat(st.Resource, st.NotResource) {
-			rest, ok := strings.CutPrefix(r, "arn:aws:s3:::"+b.Name)
-			if !ok || rest != "" && rest != "*" && rest[0] != '/' {
-				return newErrorf(malformedPolicy, "Policy has invalid resource: %s", r).with()
-			}
+		if err := validateStatement(st, b.Name); err != nil {
+			return err
 		}
 	}
 

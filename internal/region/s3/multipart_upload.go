@@ -172,7 +172,7 @@ func (s *Service) completeMultipartUpload(
 
 	if v, ok := s.findCompleted(in); ok {
 		setEncryptionHeaders(ctx, v.Headers)
-		return newCompletion(ctx, in, v), nil
+		return newCompletion(ctx, in, v, expirationOf(s, in.Bucket, *in.Key, v)), nil
 	}
 
 	v, parts, err := s.collectParts(in, asked)
@@ -213,7 +213,7 @@ func (s *Service) completeMultipartUpload(
 	s.removeFiles(*in.Bucket, slices.Concat(parts, unused))
 	setEncryptionHeaders(ctx, v.Headers)
 
-	return newCompletion(ctx, in, v), nil
+	return newCompletion(ctx, in, v, expirationOf(s, in.Bucket, *in.Key, v)), nil
 }
 
 // findCompleted returns the version that an upload became. As in S3, a completed upload can be completed again,
@@ -242,11 +242,13 @@ func newCompletion(
 	ctx context.Context,
 	in *s3.CompleteMultipartUploadInput,
 	v objectVersion,
+	expiration *string,
 ) *s3.CompleteMultipartUploadOutput {
 	return &s3.CompleteMultipartUploadOutput{
 		Bucket:         in.Bucket,
 		Key:            in.Key,
 		ETag:           &v.ETag,
+		Expiration:     expiration,
 		VersionId:      responseVersionID(v),
 		Location:       new("http://" + wire.HTTPRequest(ctx).Host + "/" + *in.Bucket + "/" + *in.Key),
 		ChecksumCRC32:  v.checksum("crc32"),

@@ -49,7 +49,11 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 	setEncryptionHeaders(ctx, v.Headers)
 	setChecksumHeaders(ctx, v)
 
-	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: responseVersionID(v)}, nil
+	return &s3.PutObjectOutput{
+		ETag:       &v.ETag,
+		Expiration: expirationOf(s, in.Bucket, *in.Key, v),
+		VersionId:  responseVersionID(v),
+	}, nil
 }
 
 // newObjectHeaders returns the headers of an object that a request creates: content headers, storage class and

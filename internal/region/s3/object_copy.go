@@ -62,6 +62,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 
 	return &s3.CopyObjectOutput{
 		CopyObjectResult:    v.copyResult(),
+		Expiration:          expirationOf(s, in.Bucket, *in.Key, v),
 		VersionId:           responseVersionID(v),
 		CopySourceVersionId: responseVersionID(source.version),
 	}, nil

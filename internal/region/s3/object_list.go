@@ -34,7 +34,7 @@ func (s *Service) listObjectsV2(
 
 	out := &s3.ListObjectsV2Output{
 		Name:              in.Bucket,
-		Prefix:            in.Prefix,
+		Prefix:            orEmpty(in.Prefix),
 		Delimiter:         in.Delimiter,
 		EncodingType:      in.EncodingType,
 		MaxKeys:           new(int64(page.limit)),
@@ -108,7 +108,8 @@ func (v objectVersion) listedChecksums() []*string {
 // ownerID is the canonical ID of the account that owns every object.
 const ownerID = "slipway"
 
-func newOwner() *s3.Owner { return &s3.Owner{ID: new(ownerID), DisplayName: new(ownerID)} }
+// newOwner returns the owner. Since November 2025 S3 does not tell its display name any more.
+func newOwner() *s3.Owner { return &s3.Owner{ID: new(ownerID)} }
 
 func orEmpty(text *string) *string {
 	if text == nil {

@@ -23,18 +23,13 @@ func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3
 		return nil, err
 	}
 
-	marker := in.Marker
-	if marker == nil {
-		marker = new("") // V1 always has the element
-	}
-
 	page := &s3.ListObjectsOutput{
 		Name:           out.Name,
 		Prefix:         out.Prefix,
 		Delimiter:      out.Delimiter,
 		EncodingType:   out.EncodingType,
 		MaxKeys:        out.MaxKeys,
-		Marker:         marker,
+		Marker:         orEmpty(in.Marker),
 		IsTruncated:    out.IsTruncated,
 		Contents:       out.Contents,
 		CommonPrefixes: out.CommonPrefixes,

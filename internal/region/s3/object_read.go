@@ -206,7 +206,7 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		return nil, errors.Join(err, f.Close())
 	}
 
-	return &s3.GetObjectOutput{
+	out := &s3.GetObjectOutput{
 		AcceptRanges:  new("bytes"),
 		Body:          rangeBody{io.NewSectionReader(f, picked.first, picked.length), f},
 		ContentLength: &picked.length,
@@ -214,7 +214,12 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		LastModified:  &v.Modified,
 		Metadata:      stringPointers(v.Metadata),
 		VersionId:     responseVersionID(v),
-	}, nil
+	}
+	if in.VersionId == nil { // S3 does not tell it of a version, even of the current one
+		out.Expiration = expirationOf(s, in.Bucket, *in.Key, v)
+	}
+
+	return out, nil
 }
 
 // prepareRead checks the conditions of a read, and sets the headers of its response.
@@ -410,13 +415,18 @@ func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.H
 
 	wire.SetResponseHeader(ctx, "Content-Length", strconv.FormatInt(picked.length, 10))
 
-	return &s3.HeadObjectOutput{
+	out := &s3.HeadObjectOutput{
 		AcceptRanges: new("bytes"),
 		ETag:         &v.ETag,
 		LastModified: &v.Modified,
 		Metadata:     stringPointers(v.Metadata),
 		VersionId:    responseVersionID(v),
-	}, nil
+	}
+	if in.VersionId == nil { // S3 does not tell it of a version, even of the current one
+		out.Expiration = expirationOf(s, in.Bucket, *in.Key, v)
+	}
+
+	return out, nil
 }
 
 // nullVersion is the id of a version that was written without versioning.

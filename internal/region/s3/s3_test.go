@@ -41,7 +41,14 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 // serveIn is serve for a region of another name.
 func serveIn(t *testing.T, dir, region string) (*s3.Client, *regions3.Service, string) {
 	t.Helper()
-	svc, err := regions3.New(regions3.Config{Dir: dir, Region: region, Now: time.Now})
+	return serveWith(t, regions3.Config{Dir: dir, Region: region, Now: time.Now})
+}
+
+// serveWith is serve for a service with settings of its own.
+func serveWith(t *testing.T, cfg regions3.Config) (*s3.Client, *regions3.Service, string) {
+	t.Helper()
+	region := cfg.Region
+	svc, err := regions3.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

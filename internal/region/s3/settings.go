@@ -234,7 +234,7 @@ const transitionSizeHeader = "x-amz-transition-default-minimum-object-size"
 
 func (s *Service) lifecycleOps() []wire.Operation {
 	setting := bucketSetting{
-		name:     "BucketLifecycleConfiguration",
+		name:     lifecycleSettingName,
 		action:   "LifecycleConfiguration",
 		notFound: noSuchLifecycle,
 		defaults: map[string]string{transitionSizeHeader: "all_storage_classes_128K"},
@@ -247,7 +247,7 @@ func (s *Service) lifecycleOps() []wire.Operation {
 			func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
 				return in.Bucket, in.LifecycleConfiguration
 			},
-			validateLifecycle,
+			prepareLifecycle,
 		),
 		newGetOperation(
 			s,
@@ -269,6 +269,7 @@ func (s *Service) lifecycleOps() []wire.Operation {
 // The settings that the region itself reads, by the name under which they are saved.
 const (
 	encryptionSettingName  = "BucketEncryption"
+	lifecycleSettingName   = "BucketLifecycleConfiguration"
 	ownershipSettingName   = "BucketOwnershipControls"
 	policySettingName      = "BucketPolicy"
 	publicBlockSettingName = "PublicAccessBlock"

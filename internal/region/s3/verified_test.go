@@ -119,3 +119,36 @@ func TestMarkersAllowDelete(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestListsTellPrefixAndOwner: lists have the prefix, also an empty one, and the owner by its ID alone (LocalStack's
+// recordings of AWS of February 2026).
+func TestListsTellPrefixAndOwner(t *testing.T) {
+	t.Parallel()
+	c, _, _ := serve(t, t.TempDir())
+	bucket(t, c)
+	if _, err := put(t, c, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+
+	first, err := c.ListObjects(t.Context(), &s3.ListObjectsInput{Bucket: aws.String(b1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	second, err := c.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(b1), FetchOwner: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, prefix := range map[string]*string{"ListObjects": first.Prefix, "ListObjectsV2": second.Prefix} {
+		if prefix == nil || *prefix != "" {
+			t.Errorf("%s: prefix %v, want an empty one", name, prefix)
+		}
+	}
+
+	for name, object := range map[string]types.Object{"ListObjects": first.Contents[0], "ListObjectsV2": second.Contents[0]} {
+		if o := object.Owner; o == nil || aws.ToString(o.ID) == "" || o.DisplayName != nil {
+			t.Errorf("%s: the owner is %+v, want an ID alone", name, o)
+		}
+	}
+}

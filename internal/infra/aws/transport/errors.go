@@ -150,6 +150,7 @@ func errorClassRules() []errorClassRule {
 			"AuthFailure",
 		)},
 		{plan.LimitExceeded, codeHasSuffix("LimitExceeded", "LimitExceededException")},
+		{plan.LimitExceeded, codeIsOneOf("VolumeModificationRateExceeded")},
 		{plan.LimitExceeded, func(code, _ string) bool { return strings.HasPrefix(code, "TooMany") }},
 	}
 }

@@ -32,9 +32,10 @@ func TestErrorClasses(t *testing.T) {
 		"DependencyViolation": plan.InUse, "VolumeInUse": plan.InUse, "ResourceInUse": plan.InUse, "DeleteConflict": plan.InUse,
 		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
 		"AddressLimitExceeded": plan.LimitExceeded, "VpcLimitExceeded": plan.LimitExceeded, "TooManyTargetGroups": plan.LimitExceeded,
-		"LimitExceededException": plan.LimitExceeded, // a used up quota of KMS, which the SDK retries as throttling
-		"InvalidStateTransition": plan.NotReady,      // of a VPC peering whose request EC2 has not processed yet
-		"IncorrectState":         plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
+		"VolumeModificationRateExceeded": plan.LimitExceeded, // four times a day
+		"LimitExceededException":         plan.LimitExceeded, // a used up quota of KMS, which the SDK retries as throttling
+		"InvalidStateTransition":         plan.NotReady,      // of a VPC peering whose request EC2 has not processed yet
+		"IncorrectState":                 plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
 	} {
 		err := Wrap(&smithy.GenericAPIError{Code: code, Message: "m"}, "create vpc")
 		if got := plan.ErrorClassOf(fmt.Errorf("create vpc/main: %w", err)); got != want {
