@@ -42,6 +42,8 @@ type environment struct {
 	slipway string // the path of the program
 	env     map[string]string
 	aws     aws.Config
+	// created is how long createCluster took from apply until the cluster was healthy.
+	created time.Duration
 }
 
 // skipUnlessLong skips t in the short form, which make test runs. Make e2e sets SLIPWAY_LONG.

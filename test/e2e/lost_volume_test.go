@@ -41,12 +41,14 @@ func loseOneVolume(e *environment) {
 	}
 	e.waitHealthy(6 * time.Minute)
 	e.waitForMembers()
+	took := time.Since(start)
 	volume := e.listVolumes()[lost][0]
 	if volume == former || volume == "" {
 		e.t.Errorf("slot %s has volume %q, and lost %s", lost, volume, former)
 	}
 	e.t.Logf("COUNT one of three volumes lost, with the marker deleted meanwhile: three voters again after %s, of which %s are configured",
-		time.Since(start).Round(time.Second), volumeDelay)
+		took.Round(time.Second), volumeDelay)
+	e.checkNewVolumesIn(took)
 	e.checkPromoted(lost)
 	e.kubectl("get", "configmap", "without-marker")
 	checkData(e)

@@ -54,8 +54,10 @@ func TestSpine(t *testing.T) {
 func createCluster(e *environment) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	start := time.Now()
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
+	e.created = time.Since(start)
 	e.exportKubeconfig()
 	names, err := e.readyNodes()
 	if err != nil || len(names) != 5 {

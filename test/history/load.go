@@ -37,15 +37,8 @@ func LimitUnder(load float64, limit time.Duration) time.Duration {
 	return time.Duration(float64(limit) * load / measuredLoad)
 }
 
-// shortFormFactor: a computer whose speed is not known runs the short form next to other tests.
-const shortFormFactor = 3
-
-// Limit returns the limit of unavailability for a fault for which the design promises goal: [LimitUnder] the load of this computer in a
-// long form, and three times as much in a short one.
-func Limit(goal time.Duration, isLong bool) time.Duration {
-	if !isLong {
-		goal *= shortFormFactor
-	}
-
-	return LimitUnder(LoadOfProcessor(), goal)
+// Limit returns the limit of unavailability for a fault for which the design promises goal on the computer of docs/benchmarks.md, on one that
+// is slowness times as slow; less than 1 counts as 1. It is [LimitUnder] the load of this computer.
+func Limit(goal time.Duration, slowness float64) time.Duration {
+	return LimitUnder(LoadOfProcessor(), time.Duration(float64(goal)*max(slowness, 1)))
 }

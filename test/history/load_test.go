@@ -23,11 +23,13 @@ func TestLimitUnder(t *testing.T) {
 	}
 }
 
-// TestLimitOfShortForm: the short form runs on computers whose speed is not known.
-func TestLimitOfShortForm(t *testing.T) {
+// TestLimitOfSlowComputers: a slow computer has more time, and a fast one has not less.
+func TestLimitOfSlowComputers(t *testing.T) {
 	const goal = 8 * time.Second
-	long := history.Limit(goal, true)
-	if short := history.Limit(goal, false); long < goal || short < 3*goal {
-		t.Errorf("%s in the long form, %s in the short one", long, short)
+	for slowness, want := range map[float64]time.Duration{0: goal, 0.5: goal, 1: goal, 1.5: 12 * time.Second, 3: 24 * time.Second} {
+		least, most := want, history.LimitUnder(1000, want)
+		if have := history.Limit(goal, slowness); have < least || have > most {
+			t.Errorf("slowness %g: %s, want %s without load", slowness, have, want)
+		}
 	}
 }

@@ -324,3 +324,26 @@ func TestFailedDeletionKeepsNoOther(t *testing.T) {
 		t.Errorf("kept with %s: %s", k.old, complete)
 	}
 }
+
+// TestDeniedDeletionsKeepNoTest: with ten expired backups that could not be deleted, each look spent all of its actions on them, and no
+// backup was tested any more.
+func TestDeniedDeletionsKeepNoTest(t *testing.T) {
+	programs := &testPrograms{etcd: errors.New("signal: killed")}
+	k := keptBackups{T: t, etcdBackup: backupToTest(t, programs)}
+	const expired, kept = 13, 3
+	for n := range expired + kept {
+		k.add(900*24*time.Hour-time.Duration(n)*time.Hour, 1)
+	}
+
+	newest := upload(t, k.etcdBackup, "newest")
+	k.archive.Store = stubbornStore{k.archive.Store, ""}
+	policy := backup.Policy{Disabled: true, Interval: time.Hour, KeepAll: time.Hour, KeepDaily: 1, VerifyEvery: 1}
+	complete, _ := k.lookFailing(policy, "access denied")
+	if programs.tests != 1 {
+		t.Errorf("the newest backup %s was tested %d times, want once", newest.ID, programs.tests)
+	}
+
+	if n := len(strings.Fields(complete)); n != expired+kept+1 {
+		t.Errorf("%d backups are left, want all %d", n, expired+kept+1)
+	}
+}

@@ -76,6 +76,9 @@ const (
 	testedWithin = time.Hour
 	// maxMove is how long after its backup a move of etcd may still wait for the test.
 	maxMove = time.Hour
+	// maxFailedDeletions is how many deletions may fail before tests are due: if a machine may delete nothing, a look of it has no actions
+	// left for them otherwise. Two, not one: a single backup that cannot be deleted changes nothing for the others.
+	maxFailedDeletions = 2
 )
 
 // Decide returns the next step. It is a pure function. Only the machine of etcd's leader may act. If two machines
@@ -85,7 +88,7 @@ const (
 // their data is, so no other backup may go because of them, and they may be the only ones.
 //
 // Deletions come before tests, and before steps that have just failed: else a test that never ends, or a backup that cannot be taken,
-// would keep all that has expired.
+// would keep all that has expired. After maxFailedDeletions a test comes first, and the other deletions after it.
 func Decide(f Facts) Action {
 	f = f.counted()
 	if id := movedUntested(f); id != "" {
@@ -97,15 +100,37 @@ func Decide(f Facts) Action {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
 	}
 
+	verify := verification(f)
+	if verify.Type == ActionVerify && f.failedDeletions() >= maxFailedDeletions {
+		return verify
+	}
+
 	if ids := toDelete(f, needsBackup); len(ids) > 0 {
 		return Action{Type: ActionDelete, IDs: ids}
 	}
 
+	return verify
+}
+
+// verification returns the test that is due, if it has not failed; else [ActionNone].
+func verification(f Facts) Action {
 	if id := nextToVerify(f); id != "" && !f.hasFailed(ActionVerify, id) {
 		return Action{Type: ActionVerify, IDs: []string{id}}
 	}
 
 	return Action{Type: ActionNone}
+}
+
+// failedDeletions returns how many deletions have failed a short time ago.
+func (f Facts) failedDeletions() int {
+	n := 0
+	for _, s := range f.Failed {
+		if s.Type == ActionDelete {
+			n++
+		}
+	}
+
+	return n
 }
 
 // hasFailed reports whether a step of this type has failed a short time ago, for a backup.

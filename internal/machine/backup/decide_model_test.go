@@ -185,10 +185,16 @@ func (m *model) delete(f backup.Facts, id string, halfway bool) {
 	}
 }
 
-// actUntilDone lets one machine act until nothing is to be done, as a look of an agent does.
+// actUntilDone lets one machine act until nothing is to be done, as a look of an agent does. If no backup can be deleted, it ends after
+// as many actions as a look has: then nothing else is left to be done.
 func (m *model) actUntilDone() {
+	deniesAll := m.broken == backup.Step{Type: backup.ActionDelete}
+	most := 20
+	if deniesAll {
+		most = 10
+	}
 	var all []backup.Step
-	for range 20 {
+	for range most {
 		f := m.facts(0)
 		f.Failed = all
 
@@ -200,7 +206,13 @@ func (m *model) actUntilDone() {
 			all = append(all, step)
 		}
 	}
-	m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
+	f := m.facts(0)
+	if deniesAll {
+		f.Failed = []backup.Step{m.broken}
+	}
+	if left := backup.Decide(f); !deniesAll || left.Type != backup.ActionNone {
+		m.Fatalf("no end: %+v", left)
+	}
 }
 
 // settle lets one machine act until nothing is to be done, and checks what must then be so: also if no test can run, no backup can be
@@ -235,6 +247,9 @@ func (m *model) settle() {
 
 // undeletable returns how many complete backups cannot be deleted.
 func (m *model) undeletable() int {
+	if m.broken == (backup.Step{Type: backup.ActionDelete}) {
+		return len(m.complete)
+	}
 	if m.broken.Type == backup.ActionDelete && m.has(m.broken.ID) {
 		return 1
 	}
@@ -270,7 +285,7 @@ func (m *model) drawError() time.Duration {
 }
 
 // TestDecideModel plays random histories: machines with clocks that are up to a year wrong and old views, kills between any two effects, tests
-// that fail or cannot run, backups that cannot be taken, and pauses of up to weeks.
+// that fail or cannot run, backups that cannot be taken, one or all that cannot be deleted, and pauses of up to weeks.
 func TestDecideModel(t *testing.T) {
 	histories := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -288,7 +303,7 @@ func TestDecideModel(t *testing.T) {
 	t.Logf("COUNT %d histories of backups", histories)
 }
 
-// playBroken lets machines act for up to 100 intervals while a type of step fails, or the test or deletion of one backup, and ends that.
+// playBroken lets machines act for up to 100 intervals while a type of step fails, or the test or the deletion of one backup, and ends that.
 func (m *model) playBroken() {
 	m.broken.Type = rapid.SampledFrom([]backup.ActionType{
 		"", "", backup.ActionVerify, backup.ActionTake, backup.ActionDelete,
@@ -303,12 +318,8 @@ func (m *model) playBroken() {
 	if m.broken.Type != backup.ActionTake && len(ids) > 0 {
 		m.broken.ID = rapid.SampledFrom(ids).Draw(m.T, "one")
 	}
-	if m.broken.Type == backup.ActionVerify && rapid.Bool().Draw(m.T, "all") {
+	if m.broken.Type != backup.ActionTake && rapid.Bool().Draw(m.T, "all") {
 		m.broken.ID = ""
-	}
-	if m.broken.Type == backup.ActionDelete && m.broken.ID == "" {
-		m.broken = backup.Step{} // there is nothing to delete
-		return
 	}
 	for range rapid.IntRange(1, 100).Draw(m.T, "intervals") {
 		m.now = m.now.Add(m.policy.Interval)

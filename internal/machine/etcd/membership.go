@@ -18,6 +18,11 @@ import (
 // without its answer.
 const changePatience = 2
 
+// changeLimit is how many times as long as for a read a change may take through all members together. Through five slots that answer late it
+// would take more than two minutes otherwise, while the agent that makes it holds the lock of the member's data, and neither stops the member
+// nor follows a restoration. It is enough for a member that does not answer the change, the look at the membership, and a next one that does.
+const changeLimit = 6
+
 // membershipChange is one change of the membership.
 type membershipChange struct {
 	// name for people, as "remove member 1f".
@@ -115,9 +120,11 @@ func (e unansweredError) Error() string { return e.cause.Error() }
 
 func (e unansweredError) Unwrap() error { return e.cause }
 
-// changeMembership makes a change through the first member that makes it. After one that did not answer, it looks at the membership before
-// it does anything else.
+// changeMembership makes a change through the first member that makes it, within changeLimit. After one that did not answer, it looks at the
+// membership before it does anything else.
 func (m Manager) changeMembership(ctx context.Context, self string, change membershipChange) error {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit*m.requestTimeout())
+	defer cancel()
 	err := fmt.Errorf("%s: etcd has no other member", change.name)
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
@@ -129,6 +136,10 @@ func (m Manager) changeMembership(ctx context.Context, self string, change membe
 		}
 
 		if _, isUnanswered := errors.AsType[unansweredError](err); !isUnanswered {
+			if ctx.Err() != nil {
+				return err
+			}
+
 			continue
 		}
 

@@ -3,6 +3,7 @@
 package etcd_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -37,6 +38,10 @@ type servedMember struct {
 	isSilent, isLost bool
 	// refusal is what it answers to changes, which it does not carry out.
 	refusal error
+	// delay of its lists.
+	delay time.Duration
+	// changesIn is the cluster that it answers changes of; 0: that of its lists.
+	changesIn uint64
 }
 
 // change notes a change, carries it out and answers, or not.
@@ -55,10 +60,11 @@ func (s servedMember) change(ctx context.Context, what string, do func()) (*etcd
 		return nil, ctx.Err()
 	}
 
-	return &etcdserverpb.ResponseHeader{ClusterId: s.cluster}, nil
+	return &etcdserverpb.ResponseHeader{ClusterId: cmp.Or(s.changesIn, s.cluster)}, nil
 }
 
 func (s servedMember) MemberList(context.Context, *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+	time.Sleep(s.delay)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 
@@ -203,6 +209,50 @@ func TestRefusedChanges(t *testing.T) {
 			manager, shared := serve(t, servedMember{slot: "a", refusal: rpctypes.ErrGRPCUnhealthy}, servedMember{slot: "b"})
 			if err := change(manager); err != nil || strings.Join(shared.sent, ", ") != name+" through a, "+name+" through b" {
 				t.Errorf("%v, sent: %v", err, shared.sent)
+			}
+		})
+	}
+}
+
+// TestChangesAreBounded: through five slots whose members answer late, a change took 28 times the limit of a read, while the agent held the
+// lock of the member's data.
+func TestChangesAreBounded(t *testing.T) {
+	t.Parallel()
+	const timeout = 500 * time.Millisecond
+	for name, change := range changes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			late := servedMember{isLost: true, delay: timeout * 9 / 10}
+			var members []servedMember
+			for _, slot := range []string{"a", "b", "d", "e"} {
+				late.slot = slot
+				members = append(members, late)
+			}
+
+			manager, _ := serve(t, members...)
+			manager.Timeout = timeout
+			begin := time.Now()
+			if err := change(manager); err == nil {
+				t.Error("no error")
+			}
+
+			if took := time.Since(begin); took > 10*timeout {
+				t.Errorf("it took %s, want at most 6 times %s", took, timeout)
+			}
+		})
+	}
+}
+
+// TestChangesInAnotherCluster: a member that is restored between its answers lists one cluster and changes another one. Such a change does
+// not count.
+func TestChangesInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	for name, change := range changes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			manager, _ := serve(t, servedMember{slot: "a", changesIn: 8})
+			if err := change(manager); err == nil || !strings.Contains(err.Error(), "made in cluster 8 instead of 7") {
+				t.Errorf("%v", err)
 			}
 		})
 	}
