@@ -15,6 +15,8 @@ type KMSKey struct {
 	Policy        graph.JSON `aws:"KeyPolicy" tf:"policy"`
 	PendingWindow int        `aws:"PendingWindowInDays,write" tf:"deletion_window_in_days"` // days, 7 to 30
 	Tags          Tags       `aws:"Tags,tags"`
+	// KMS then does not ask for the creator's permission to change the policy later, which an operator does not have
+	BypassLockoutCheck bool `aws:"BypassPolicyLockoutSafetyCheck,write"`
 }
 
 // KeyDescription returns the description of the key of a cluster's volumes, by which a key is found that could not be

@@ -49,6 +49,8 @@ func (b *builder) addKMSKey() {
 		Policy:        policy,
 		PendingWindow: keyDeletionDays,
 		Tags:          b.resourceTags(awskind.KMSKey{}.Kind(), "main", nil),
+
+		BypassLockoutCheck: true, // the policy leaves all to IAM, so that administrators can change it
 	})
 
 	graph.Add(b.graph, "main", awskind.KMSAlias{Name: KeyAliasName(b.clusterName()), Target: key})

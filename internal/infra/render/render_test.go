@@ -73,7 +73,7 @@ func small(signals bool) *graph.Graph {
 	})
 	role := graph.Add(g, "worker", awskind.IAMRole{Name: "r", TrustPolicy: graph.CanonicalJSON(`{"Version":"2012-10-17","Statement":[{"Condition":{"StringEquals":{"a":"${aws:username}"}}}]}`)})
 	profile := graph.Add(g, "worker", awskind.InstanceProfile{Name: "p", Roles: []graph.Ref[awskind.IAMRole]{role}})
-	key := graph.Add(g, "main", awskind.KMSKey{Description: "volumes", Policy: "{}"})
+	key := graph.Add(g, "main", awskind.KMSKey{Description: "volumes", Policy: "{}", BypassLockoutCheck: true})
 	volume := graph.Add(g, "etcd-a", awskind.Volume{Zone: "us-east-1a", Size: 20, Encrypted: true, KMSKey: key.Attr("Arn")})
 	graph.Protect(g, volume)
 	script := ""

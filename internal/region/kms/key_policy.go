@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/kms"
@@ -48,9 +49,25 @@ func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.AccessCheck
 		return wire.Authorize(ctx, c)
 	}
 
-	p, err := authz.ParsePolicy(authz.ResourcePolicy, k.Policy)
+	isAllowed, reason, err := s.evaluateKeyPolicy(ctx, k, k.Policy, c)
+	if err == nil && !isAllowed {
+		return wire.AccessDenied(ctx, c, reason)
+	}
+
+	return err
+}
+
+// evaluateKeyPolicy decides a check by a key policy, the policies of the caller and the grants of the key. reason is why it
+// is not allowed. The caller holds the store's lock.
+func (s *Service) evaluateKeyPolicy(
+	ctx context.Context,
+	k *key,
+	policy string,
+	c wire.AccessCheck,
+) (isAllowed bool, reason string, err error) {
+	p, err := authz.ParsePolicy(authz.ResourcePolicy, policy)
 	if err != nil {
-		return fmt.Errorf("read the policy of %s: %w", c.Resource, err)
+		return false, "", fmt.Errorf("read the policy of %s: %w", c.Resource, err)
 	}
 
 	r := s.cfg.Identities.BuildRequest(ctx, c)
@@ -59,36 +76,31 @@ func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.AccessCheck
 
 	switch {
 	case byKey.Denied:
-		return wire.AccessDenied(ctx, c, byKey.Reason)
+		return false, byKey.Reason, nil
 	case own.Denied:
-		return wire.AccessDenied(ctx, c, own.Reason)
+		return false, own.Reason, nil
 	case byKey.Allowed, own.Allowed && authz.DelegatesToAccount(p, s.cfg.Account, r), k.hasGrant(r):
-		return nil
+		return true, "", nil
 	}
 
-	return wire.AccessDenied(ctx, c, own.Reason)
+	return false, own.Reason, nil
 }
 
-// checkLockout refuses a key policy that does not let the caller, or the account that it belongs to, replace it
-// later, as KMS does unless the request bypasses its check. The caller holds the store's lock.
+// checkLockout refuses a key policy with which the caller may not replace it later, as KMS does unless the request bypasses
+// its check. A policy that leaves access to IAM lets only those replace it whose own policies allow that. The caller holds the
+// store's lock.
 func (s *Service) checkLockout(ctx context.Context, k *key, policy string) error {
 	if s.cfg.Identities == nil || wire.CallerFrom(ctx).System {
 		return nil
 	}
 
-	p, err := authz.ParsePolicy(authz.ResourcePolicy, policy)
-	if err != nil {
-		return err
-	}
-
-	r := s.cfg.Identities.BuildRequest(ctx, wire.AccessCheck{
+	isAllowed, _, err := s.evaluateKeyPolicy(ctx, k, policy, wire.AccessCheck{
 		Action:   "kms:PutKeyPolicy",
 		Resource: s.keyARN(k.ID),
 		Context:  s.conditionKeys(k, nil),
 	})
-	byKey := authz.Evaluate([]authz.Policy{p}, r)
-	if byKey.Allowed || !byKey.Denied && authz.DelegatesToAccount(p, s.cfg.Account, r) {
-		return nil
+	if err != nil || isAllowed {
+		return err
 	}
 
 	return newErrorf(
@@ -96,6 +108,17 @@ func (s *Service) checkLockout(ctx context.Context, k *key, policy string) error
 		"The new key policy will not allow you to update the key policy in the future.",
 	)
 }
+
+// bypassKeys returns the condition key of a request that says whether it bypasses the check of [Service.checkLockout].
+func bypassKeys(bypass *bool) map[string][]string {
+	if bypass == nil {
+		return map[string][]string{}
+	}
+
+	return map[string][]string{"kms:BypassPolicyLockoutSafetyCheck": {strconv.FormatBool(*bypass)}}
+}
+
+func isTrue(flag *bool) bool { return flag != nil && *flag }
 
 // conditionKeys returns KMS's condition keys for a key and an encryption context. The caller holds the
 // store's lock.

@@ -237,3 +237,68 @@ func TestKeyPolicyBindsRoot(t *testing.T) {
 		t.Errorf("a denied action of root: %v", err)
 	}
 }
+
+// TestLockoutCheckAsksForTheCaller: KMS takes a policy for a key only from who may replace it later, or who bypasses that
+// check. A policy that leaves access to IAM is no permission of a caller whose own policies do not allow kms:PutKeyPolicy.
+func TestLockoutCheckAsksForTheCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := aws.String(`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:root"},"Action":"kms:*","Resource":"*"}]}`)
+	own := aws.String(`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"` + roleARN + `"},"Action":"kms:*","Resource":"*"}]}`)
+	create := func(policy *string, bypass bool) string {
+		_, err := w.role.CreateKey(t.Context(), &kms.CreateKeyInput{Policy: policy, BypassPolicyLockoutSafetyCheck: bypass})
+		if err == nil {
+			return ""
+		}
+		return code(err)
+	}
+	const refused = "MalformedPolicyDocumentException"
+	w.policy(t, `{"Effect":"Allow","Action":"kms:CreateKey","Resource":"*"}`)
+	if got := create(root, false); got != refused {
+		t.Errorf("by a caller who may not change the policy: %q", got)
+	}
+	if got := create(root, true) + create(own, false) + create(nil, false); got != "" {
+		t.Errorf("bypassed, by the key's policy, or without a policy: %q", got)
+	}
+	w.policy(t, `{"Effect":"Allow","Action":["kms:CreateKey","kms:PutKeyPolicy"],"Resource":"*"}`)
+	if got := create(root, false); got != "" {
+		t.Errorf("by a caller who may change the policy: %q", got)
+	}
+
+	made, err := w.role.CreateKey(t.Context(), &kms.CreateKeyInput{Policy: own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.policy(t, `{"Effect":"Allow","Action":"kms:CreateKey","Resource":"*"}`)
+	_, err = w.role.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: made.KeyMetadata.KeyId, Policy: root})
+	if code(err) != refused {
+		t.Errorf("a later policy: %v", err)
+	}
+	_, err = w.role.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: made.KeyMetadata.KeyId, Policy: root, BypassPolicyLockoutSafetyCheck: true})
+	if err != nil {
+		t.Errorf("a later policy that bypasses the check: %v", err)
+	}
+}
+
+// TestConditionOnTheBypass: a policy, such as one of an organization, can deny requests that bypass the lockout check.
+func TestConditionOnTheBypass(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(t, `[{"Effect":"Allow","Action":"kms:*","Resource":"*"},{"Effect":"Deny","Action":["kms:CreateKey","kms:PutKeyPolicy"],`+
+		`"Resource":"*","Condition":{"Bool":{"kms:BypassPolicyLockoutSafetyCheck":"true"}}}]`)
+	if _, err := w.role.CreateKey(t.Context(), &kms.CreateKeyInput{BypassPolicyLockoutSafetyCheck: true}); code(err) != "AccessDeniedException" {
+		t.Errorf("a new key: %v", err)
+	}
+	made, err := w.role.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := aws.String(`{"Statement":{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:root"},"Action":"kms:*","Resource":"*"}}`)
+	_, err = w.role.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: made.KeyMetadata.KeyId, Policy: policy, BypassPolicyLockoutSafetyCheck: true})
+	if code(err) != "AccessDeniedException" {
+		t.Errorf("a later policy: %v", err)
+	}
+	if _, err = w.role.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: made.KeyMetadata.KeyId, Policy: policy}); err != nil {
+		t.Errorf("a later policy without bypass: %v", err)
+	}
+}

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*createKeyOutput, error) {
-	check := wire.AccessCheck{Action: "kms:CreateKey", Context: map[string][]string{}}
+	check := wire.AccessCheck{Action: "kms:CreateKey", Context: bypassKeys(in.BypassPolicyLockoutSafetyCheck)}
 	tags := map[string]string{}
 	for _, t := range in.Tags {
 		tags[*t.TagKey] = *t.TagValue
@@ -66,7 +66,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*creat
 		Material:    material,
 	}
 
-	if !isTrue(in.BypassPolicyLockoutSafetyCheck) {
+	if in.Policy != nil && !isTrue(in.BypassPolicyLockoutSafetyCheck) {
 		if err := s.checkLockout(ctx, k, policy); err != nil {
 			return nil, err
 		}
@@ -114,8 +114,6 @@ func checkKeyKind(in *kms.CreateKeyInput) error {
 
 	return nil
 }
-
-func isTrue(flag *bool) bool { return flag != nil && *flag }
 
 // defaultPolicy returns the default key policy of AWS: the account's IAM policies decide.
 func (s *Service) defaultPolicy() string {
@@ -308,7 +306,9 @@ func (s *Service) putKeyPolicy(
 	ctx context.Context,
 	in *kms.PutKeyPolicyInput,
 ) (*kms.PutKeyPolicyOutput, error) {
-	return &kms.PutKeyPolicyOutput{}, s.withKey(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
+	check := keyCheck{action: "PutKeyPolicy", context: bypassKeys(in.BypassPolicyLockoutSafetyCheck)}
+
+	return &kms.PutKeyPolicyOutput{}, s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
 		if err := checkPolicyName(in.PolicyName); err != nil {
 			return err
 		}

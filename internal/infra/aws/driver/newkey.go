@@ -151,7 +151,9 @@ func createUntaggedKey(
 		return found, err
 	}
 
-	out, err := api.CreateKey(ctx, &kms.CreateKeyInput{Description: &want.Description, Policy: &policy})
+	out, err := api.CreateKey(ctx, &kms.CreateKeyInput{
+		Description: &want.Description, Policy: &policy, BypassPolicyLockoutSafetyCheck: want.BypassLockoutCheck,
+	})
 	if err != nil {
 		return nil, transport.Wrap(err, "create key")
 	}

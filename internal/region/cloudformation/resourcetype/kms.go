@@ -51,7 +51,9 @@ func setKeyEnabled(ctx context.Context, req *Request) error {
 func kmsKeyType() Type {
 	return Type{
 		Create: func(ctx context.Context, req *Request) error {
-			in := req.pickProperties("Description", "KeySpec", "KeyUsage", "MultiRegion", "Origin")
+			in := req.pickProperties(
+				"BypassPolicyLockoutSafetyCheck", "Description", "KeySpec", "KeyUsage", "MultiRegion", "Origin",
+			)
 			if p := req.policyDocument("KeyPolicy"); p != "" {
 				in["Policy"] = p
 			}
@@ -111,11 +113,12 @@ func updateKey(ctx context.Context, req *Request) error {
 		set      func(context.Context, *Request) error
 	}{
 		{"KeyPolicy", func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, "kms", "PutKeyPolicy", template.Object{
-				"KeyId":      req.PhysicalID,
-				"PolicyName": "default",
-				"Policy":     req.policyDocument("KeyPolicy"),
-			})
+			in := req.pickProperties("BypassPolicyLockoutSafetyCheck")
+			in["KeyId"] = req.PhysicalID
+			in["PolicyName"] = "default"
+			in["Policy"] = req.policyDocument("KeyPolicy")
+
+			return req.runOperation(ctx, "kms", "PutKeyPolicy", in)
 		}},
 		{"Description", func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx, "kms", "UpdateKeyDescription", template.Object{
