@@ -40,7 +40,7 @@ robustness-machines: build deps ## the same with faults of machines, disks and n
 
 # What proves on machines that etcd heals, is backed up, is restored, grows and shrinks.
 ETCD_E2E = TestLostQuorum|TestEtcdBackups|TestRestoreElsewhere|TestControlPlaneSize|TestControlPlaneRepair|TestDiscoveryByDNS|TestEtcdUpgrade|TestZoneMove|TestFaultsAreSeen
-etcd-proof: ## everything about etcd in its long form: 10,000 histories of each model, faults of members and of machines, disasters on machines; some hours
+etcd-proof: ## the long proofs about etcd (docs/testing.md lists them): 10,000 histories of each model, faults of members and of machines, disasters on machines; some hours
 	@$(MAKE) --no-print-directory long
 	@$(MAKE) --no-print-directory robustness
 	@SLIPWAY_LONG=1 SLIPWAY_E2E=require go test -count=1 -v -timeout 120m -run 'TestReal' ./internal/machine/agent

@@ -36,6 +36,9 @@ type realMember struct {
 	now    time.Time
 	// start starts etcd, and stop kills it.
 	start, stop func()
+	// process is etcd's, and peerURL where it listens for other members.
+	process *os.Process
+	peerURL string
 }
 
 // newRealMember starts a member.
@@ -71,9 +74,11 @@ func newRealMember(t *testing.T) *realMember {
 	r.backup.tool.program = tool
 	r.backup.program = bin
 	r.backup.url = m.Replace(etcd.ClientURL)
+	r.peerURL = m.Replace("https://" + slot.Host + ":2380")
 	manager := a.newEtcdManager()
 	r.start = func() {
 		process := run(t, "etcd", bin, strings.Split(flags, "\n"), strings.Split(strings.TrimSpace(env), "\n"))
+		r.process = process
 		r.stop = func() {
 			_ = process.Kill()
 			eventually(t, "etcd ends", func() error {

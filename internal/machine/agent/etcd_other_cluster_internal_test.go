@@ -103,10 +103,12 @@ func newMemberOfA(t *testing.T) *etcdMember {
 func TestChangesStayInTheirCluster(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *restoredMember){
 		"promote": func(t *testing.T, r *restoredMember) {
+			t.Helper()
 			m := newMemberOfA(t)
 			m.promoteLearner(t.Context(), r.serve(t), etcd.Status{MemberID: 3, ClusterID: r.before, Learner: true})
 		},
 		"remove": func(t *testing.T, r *restoredMember) {
+			t.Helper()
 			w := newMemberOfA(t).newResize()
 			manager := r.serve(t)
 			w.manager = func() etcd.Manager { return manager }
