@@ -47,7 +47,7 @@ func runInitDiscovery(ctx context.Context, a *app, url string) error {
 		return err
 	}
 
-	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("created %s", s.Description) }); err != nil {
+	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("%s", s.Outcome()) }); err != nil {
 		return err
 	}
 

@@ -68,7 +68,7 @@ func (a *app) stateInit(ctx context.Context) error {
 		return err
 	}
 
-	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("created %s", s.Description) }); err != nil {
+	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("%s", s.Outcome()) }); err != nil {
 		return err
 	}
 

@@ -227,9 +227,17 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			[]string{BoundaryARN(s.Partition, s.Account, st.Bucket)},
 			nil,
 		),
+		// By the alias in the request, which counts at once; that a key has an alias may take five minutes.
+		newStatement(
+			"FindStateKey",
+			qualifyActions("kms", "DescribeKey"),
+			[]string{s.regionalARN("kms", "key/*")},
+			stringEquals("kms:RequestAlias", "alias/slipway-"+strings.ReplaceAll(st.Bucket, ".", "_")),
+		),
+		// A key that is found is used only if nobody else can use it.
 		newStatement(
 			"ReadStateKey",
-			qualifyActions("kms", "DescribeKey"),
+			qualifyActions("kms", "GetKeyPolicy", "ListGrants", "ListResourceTags"),
 			[]string{s.regionalARN("kms", "key/*")},
 			s.storeKeyCondition(),
 		),

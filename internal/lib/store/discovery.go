@@ -70,12 +70,18 @@ func PlanDiscoveryInit(ctx context.Context, rawURL string, opts Options) ([]Init
 	}
 
 	return []InitStep{
-		{"bucket " + s.bucket + ", without other objects", m.ensureOwnBucket},
-		{"encryption of " + s.bucket + " with keys of S3, so that everybody can read", m.setEncryption},
-		{"versioning of " + s.bucket, m.enableVersioning},
-		{"public access block of " + s.bucket + ": public ACLs are blocked, a public policy is not", m.allowPublicPolicy},
-		{"policy of " + s.bucket + ": everybody reads */" + oidcdiscovery.ConfigurationPath + " and */" +
-			oidcdiscovery.KeySetPath + ", and nothing else", m.putPolicy},
+		{Description: "bucket " + s.bucket + ", without other objects", run: m.ensureOwnBucket},
+		{Description: "encryption of " + s.bucket + " with keys of S3, so that everybody can read", run: m.setEncryption},
+		{Description: "versioning of " + s.bucket, run: m.enableVersioning},
+		{
+			Description: "public access block of " + s.bucket + ": public ACLs are blocked, a public policy is not",
+			run:         m.allowPublicPolicy,
+		},
+		{
+			Description: "policy of " + s.bucket + ": everybody reads */" + oidcdiscovery.ConfigurationPath + " and */" +
+				oidcdiscovery.KeySetPath + ", and nothing else",
+			run: m.putPolicy,
+		},
 	}, nil
 }
 

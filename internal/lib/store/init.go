@@ -26,7 +26,19 @@ import (
 type InitStep struct {
 	// Description is what the step creates, such as "bucket my-state".
 	Description string
-	run         func(context.Context) error
+	// Found is what the step has found instead of creating it. Empty: it has created what Description says.
+	Found string
+	run   func(context.Context) error
+	found *string // set by run; nil if the step finds nothing
+}
+
+// Outcome returns what the step has done, for the user, once it has run.
+func (s InitStep) Outcome() string {
+	if s.Found != "" {
+		return "found " + s.Found
+	}
+
+	return "created " + s.Description
 }
 
 // PlanInit returns the steps that create the store at rawURL, or nil if it exists. Every step is
@@ -67,6 +79,10 @@ func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) er
 			return fmt.Errorf("create %s: %w", step.Description, plainerror.Wrap(err))
 		}
 
+		if step.found != nil {
+			step.Found = *step.found
+		}
+
 		done(step)
 	}
 
@@ -84,7 +100,7 @@ func isNotSeen(err error) bool {
 // newSettingsStep returns the last step, which writes the settings. A store with settings is
 // initialized.
 func newSettingsStep(s Store, set *Settings) InitStep {
-	return InitStep{SettingsKey, func(ctx context.Context) error {
+	return InitStep{Description: SettingsKey, run: func(ctx context.Context) error {
 		body, err := json.MarshalIndent(set, "", "  ")
 		if err != nil {
 			return err
@@ -143,7 +159,7 @@ type s3Initializer struct {
 // newBoundaryStep returns the step that creates the permissions boundary of machines and sets it in set.
 func newBoundaryStep(s *S3Store, cfg aws.Config, opts Options, set *Settings) InitStep {
 	at := Location{Bucket: s.bucket, Prefix: s.prefix}
-	return InitStep{"permissions boundary for the machines' IAM roles", func(ctx context.Context) (err error) {
+	return InitStep{Description: "permissions boundary for the machines' IAM roles", run: func(ctx context.Context) (err error) {
 		set.MachineBoundaryARN, err = opts.Boundary(ctx, cfg, at)
 		return err
 	}}
@@ -153,7 +169,7 @@ func newBoundaryStep(s *S3Store, cfg aws.Config, opts Options, set *Settings) In
 func planBoundary(s *S3Store, cfg aws.Config, opts Options, found Object, set Settings) []InitStep {
 	return []InitStep{
 		newBoundaryStep(s, cfg, opts, &set),
-		{SettingsKey + " with that boundary", func(ctx context.Context) error {
+		{Description: SettingsKey + " with that boundary", run: func(ctx context.Context) error {
 			body, err := json.MarshalIndent(set, "", "  ")
 			if err != nil {
 				return err
@@ -180,12 +196,12 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 	}
 
 	steps := []InitStep{
-		{"bucket " + s.bucket, m.ensureBucket},
-		{"public access block of " + s.bucket, m.blockPublicAccess},
-		{"policy of " + s.bucket + ": " + m.describePolicy(), m.putBucketPolicy},
-		{"versioning of " + s.bucket, m.enableVersioning},
-		{"KMS key " + keyAlias(m.bucket) + ", rotated yearly", m.ensureKMSKey},
-		{"encryption of " + s.bucket + " with that key", m.setEncryption},
+		{Description: "bucket " + s.bucket, run: m.ensureBucket},
+		{Description: "public access block of " + s.bucket, run: m.blockPublicAccess},
+		{Description: "policy of " + s.bucket + ": " + m.describePolicy(), run: m.putBucketPolicy},
+		{Description: "versioning of " + s.bucket, run: m.enableVersioning},
+		{Description: "KMS key " + keyAlias(m.bucket) + ", rotated yearly", run: m.ensureKMSKey, found: &m.key.found},
+		{Description: "encryption of " + s.bucket + " with that key", run: m.setEncryption},
 	}
 	if opts.Boundary != nil {
 		steps = append(steps, newBoundaryStep(s, cfg, opts, m.settings))

@@ -24,13 +24,13 @@ func planFileInit(s Store, opts Options) ([]InitStep, error) {
 
 	set := &Settings{Version: settingsVersion}
 	identity := InitStep{
-		"age identity, encrypted with the passphrase",
-		func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) },
+		Description: "age identity, encrypted with the passphrase",
+		run:         func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) },
 	}
 	if opts.KeyFile != "" {
 		identity = InitStep{
-			"key file " + opts.KeyFile,
-			func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) },
+			Description: "key file " + opts.KeyFile,
+			run:         func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) },
 		}
 	}
 

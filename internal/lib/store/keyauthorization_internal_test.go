@@ -18,7 +18,8 @@ import (
 
 // slowKeys is KMS, which lets nobody use a new key before its tag counts.
 type slowKeys struct {
-	exists   bool // the key has its alias
+	exists   bool          // the key has its alias
+	age      time.Duration // of a key that exists
 	usableAt time.Time
 	created  int
 	tagged   int
@@ -31,7 +32,10 @@ func (k *slowKeys) DescribeKey(
 		return nil, &smithy.GenericAPIError{Code: "NotFoundException"}
 	}
 
-	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{Arn: aws.String("arn")}}, nil
+	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{
+		Arn: aws.String("arn"), Origin: kmstypes.OriginTypeAwsKms, KeyState: kmstypes.KeyStateEnabled,
+		CreationDate: aws.Time(time.Now().Add(-k.age)),
+	}}, nil
 }
 
 func (k *slowKeys) CreateKey(
@@ -52,6 +56,26 @@ func (k *slowKeys) TagResource(
 	}
 
 	return &kms.TagResourceOutput{}, nil
+}
+
+func (k *slowKeys) GetKeyPolicy(
+	context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options),
+) (*kms.GetKeyPolicyOutput, error) {
+	policy, err := newStateKeyPolicy("aws", "123456789012", "AIDAOTHER")
+
+	return &kms.GetKeyPolicyOutput{Policy: &policy}, err
+}
+
+func (k *slowKeys) ListGrants(
+	context.Context, *kms.ListGrantsInput, ...func(*kms.Options),
+) (*kms.ListGrantsOutput, error) {
+	return &kms.ListGrantsOutput{}, k.use("AccessDeniedException")
+}
+
+func (k *slowKeys) ListResourceTags(
+	context.Context, *kms.ListResourceTagsInput, ...func(*kms.Options),
+) (*kms.ListResourceTagsOutput, error) {
+	return &kms.ListResourceTagsOutput{Tags: []kmstypes.Tag{{TagKey: aws.String(stateKeyTag), TagValue: aws.String("b")}}}, nil
 }
 
 // fixedCaller is a caller of AWS.
@@ -91,6 +115,7 @@ func (k *slowKeys) EnableKeyRotation(
 func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		exists  bool
+		age     time.Duration
 		delay   time.Duration
 		fails   bool
 		reports int
@@ -99,24 +124,28 @@ func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
 		"at once":        {most: time.Second}, // one repetition, until KMS shows the alias
 		"late":           {delay: 5 * time.Minute, reports: 1, most: 6 * time.Minute},
 		"never":          {delay: time.Hour, fails: true, reports: 1, most: 7 * time.Minute},
-		"an older key":   {exists: true},
-		"denied for one": {exists: true, delay: time.Hour, fails: true},
+		"an older key":   {exists: true, age: time.Hour},
+		"denied for one": {exists: true, age: time.Hour, delay: time.Hour, fails: true},
+		// A killed run of somebody else has created the key, whose policy allows that run alone what IAM allows by the tag.
+		"of another run":       {exists: true, age: time.Minute, delay: 4 * time.Minute, reports: 1, most: 5 * time.Minute},
+		"never of another run": {exists: true, age: time.Minute, delay: time.Hour, fails: true, reports: 1, most: 7 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var reports []string
 				begin := time.Now()
-				keys := &slowKeys{exists: tc.exists, usableAt: begin.Add(tc.delay)}
+				keys := &slowKeys{exists: tc.exists, age: tc.age, usableAt: begin.Add(tc.delay)}
 				m := s3Initializer{
 					keys:     keys,
 					caller:   fixedCaller{},
 					bucket:   "b",
+					region:   "us-east-1",
 					settings: &Settings{},
 					key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},
 				}
 
-				settings := InitStep{SettingsKey, func(context.Context) error { return keys.use("AccessDenied") }}
-				steps := []InitStep{{"key", m.ensureKMSKey}, m.encryptedStep(settings)}
+				settings := InitStep{Description: SettingsKey, run: func(context.Context) error { return keys.use("AccessDenied") }}
+				steps := []InitStep{{Description: "key", run: m.ensureKMSKey}, m.encryptedStep(settings)}
 				err := RunInitSteps(t.Context(), steps, func(InitStep) {})
 				if took := time.Since(begin); (err != nil) != tc.fails || took > tc.most {
 					t.Errorf("%v after %s", err, took)
@@ -126,7 +155,11 @@ func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
 					t.Errorf("%d keys, %d tagged, reports: %q", keys.created, keys.tagged, reports)
 				}
 
-				if len(reports) > 0 && !strings.Contains(reports[0], "to create alias/slipway-b") {
+				if tc.fails && tc.reports > 0 && !strings.Contains(err.Error(), "KMS still refuses to ") {
+					t.Errorf("the cause is not named: %v", err)
+				}
+
+				if len(reports) > 0 && !tc.exists && !strings.Contains(reports[0], "to create alias/slipway-b") {
 					t.Errorf("reported: %q", reports[0])
 				}
 			})
@@ -143,11 +176,12 @@ func TestSettingsWaitUntilTheAliasCounts(t *testing.T) {
 			keys:     keys,
 			caller:   fixedCaller{},
 			bucket:   "b",
+			region:   "us-east-1",
 			settings: &Settings{},
 			key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},
 		}
-		settings := InitStep{SettingsKey, func(context.Context) error { return keys.use("AccessDenied") }}
-		steps := []InitStep{{"key", m.ensureKMSKey}, m.encryptedStep(settings)}
+		settings := InitStep{Description: SettingsKey, run: func(context.Context) error { return keys.use("AccessDenied") }}
+		steps := []InitStep{{Description: "key", run: m.ensureKMSKey}, m.encryptedStep(settings)}
 		err := RunInitSteps(t.Context(), steps, func(s InitStep) {
 			if s.Description == "key" {
 				keys.usableAt = time.Now().Add(5 * time.Minute)

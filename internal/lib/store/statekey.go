@@ -21,6 +21,7 @@ const stateKeyTag = "slipway.dev/state"
 
 // keyAPI are the calls that create a KMS key.
 type keyAPI interface {
+	keyRightsAPI
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
 	TagResource(context.Context, *kms.TagResourceInput, ...func(*kms.Options)) (*kms.TagResourceOutput, error)
@@ -41,11 +42,18 @@ type callerAPI interface {
 	) (*sts.GetCallerIdentityOutput, error)
 }
 
+// keyRightsAPI are the calls that tell who may use a KMS key.
+type keyRightsAPI interface {
+	kms.ListGrantsAPIClient
+	kms.ListResourceTagsAPIClient
+	GetKeyPolicy(context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options)) (*kms.GetKeyPolicyOutput, error)
+}
+
 // keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain dots, but an alias
 // cannot.
 func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
-// ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can leave a key without alias,
+// ensureKMSKey finds the key by its alias and checks it as [s3Initializer.adoptKey] says, or creates the key and the alias. An interrupted run can leave a key without alias,
 // which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that it is
 // repeated until KMS sees the alias, by which the next command names the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
@@ -62,6 +70,11 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	}
 
 	m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
+	if m.settings.KMSKeyARN != m.key.created {
+		if err := m.adoptKey(ctx, found.KeyMetadata); err != nil {
+			return err
+		}
+	}
 
 	return m.key.wait(ctx, "enable the rotation of the key", func() error {
 		_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
@@ -79,11 +92,7 @@ func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 	}
 
 	if !m.key.isTagged { // once the tag counts, the policy of the key does not allow it again
-		_, err := m.keys.TagResource(ctx, &kms.TagResourceInput{
-			KeyId: &m.settings.KMSKeyARN,
-			Tags:  []kmstypes.Tag{{TagKey: aws.String(stateKeyTag), TagValue: &m.bucket}},
-		})
-		if err != nil {
+		if err := m.tagKey(ctx); err != nil {
 			return err
 		}
 
@@ -128,9 +137,20 @@ func (m s3Initializer) createUntaggedKey(ctx context.Context) error {
 	}
 
 	m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
+	m.key.created = m.settings.KMSKeyARN
 	m.key.isNew = true
 
 	return nil
+}
+
+// tagKey gives the key the tag of the store.
+func (m s3Initializer) tagKey(ctx context.Context) error {
+	_, err := m.keys.TagResource(ctx, &kms.TagResourceInput{
+		KeyId: &m.settings.KMSKeyARN,
+		Tags:  []kmstypes.Tag{{TagKey: aws.String(stateKeyTag), TagValue: &m.bucket}},
+	})
+
+	return err
 }
 
 // newStateKeyPolicy returns the policy of a store's key as JSON. Like KMS's default policy, it leaves access to IAM. A key

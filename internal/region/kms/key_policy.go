@@ -118,6 +118,16 @@ func bypassKeys(bypass *bool) map[string][]string {
 	return map[string][]string{"kms:BypassPolicyLockoutSafetyCheck": {strconv.FormatBool(*bypass)}}
 }
 
+// requestAliasKeys returns the condition key of a request that names its key by an alias.
+func (s *Service) requestAliasKeys(name *string) map[string][]string {
+	alias := strings.TrimPrefix(stringValue(name), s.aliasARN(""))
+	if !strings.HasPrefix(alias, aliasPrefix) {
+		return nil
+	}
+
+	return map[string][]string{"kms:RequestAlias": {alias}}
+}
+
 func isTrue(flag *bool) bool { return flag != nil && *flag }
 
 // conditionKeys returns KMS's condition keys for a key and an encryption context. The caller holds the

@@ -302,3 +302,28 @@ func TestConditionOnTheBypass(t *testing.T) {
 		t.Errorf("a later policy without bypass: %v", err)
 	}
 }
+
+// TestRequestAlias: a policy can allow DescribeKey by the alias in the request, whatever other names the key has.
+func TestRequestAlias(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made, err := w.root.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"alias/mine", "alias/other"} {
+		if _, err := w.root.CreateAlias(t.Context(), &kms.CreateAliasInput{AliasName: &name, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.policy(t, `{"Effect":"Allow","Action":"kms:DescribeKey","Resource":"*","Condition":{"StringEquals":{"kms:RequestAlias":"alias/mine"}}}`)
+	const arn = "arn:aws:kms:us-east-1:000000000000:"
+	for name, want := range map[string]string{
+		"alias/mine": "", arn + "alias/mine": "", "alias/other": "AccessDeniedException", *made.KeyMetadata.KeyId: "AccessDeniedException",
+	} {
+		_, err := w.role.DescribeKey(t.Context(), &kms.DescribeKeyInput{KeyId: &name})
+		if err == nil && want != "" || err != nil && code(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -27,11 +27,8 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*creat
 
 	checks := []wire.AccessCheck{check}
 	if len(in.Tags) > 0 { // a caller who creates a key with tags also needs the right to tag it
-		checks = append(checks, wire.AccessCheck{
-			Action:   "kms:TagResource",
-			Resource: s.keyARN("*"),
-			Context:  check.Context,
-		})
+		tag := wire.AccessCheck{Action: "kms:TagResource", Resource: s.keyARN("*"), Context: check.Context}
+		checks = append(checks, tag)
 	}
 
 	if err := wire.Authorize(ctx, checks...); err != nil {
@@ -161,7 +158,8 @@ func (s *Service) describeKey(
 	ctx context.Context,
 	in *kms.DescribeKeyInput,
 ) (out *describeKeyOutput, err error) {
-	err = s.withKey(ctx, in.KeyId, "DescribeKey", func(k *key) error {
+	check := keyCheck{action: "DescribeKey", context: s.requestAliasKeys(in.KeyId)}
+	err = s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
 		out = &describeKeyOutput{KeyMetadata: s.keyMetadata(k)}
 		return nil
 	})
