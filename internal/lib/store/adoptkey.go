@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"regexp"
 	"time"
 
@@ -175,13 +174,10 @@ func isNewKeyPolicy(document, partitionName, account string) bool {
 // isSameDocument reports whether two JSON documents are equal but for white space and the order of members. Their lengths are
 // compared too, since a decoder drops all but the last member of a name, and KMS may not.
 func isSameDocument(a, b string) bool {
-	var decoded [2]any
-	var compact [2]bytes.Buffer
-	for i, text := range []string{a, b} {
-		if json.Unmarshal([]byte(text), &decoded[i]) != nil || json.Compact(&compact[i], []byte(text)) != nil {
-			return false
-		}
+	var compactA, compactB bytes.Buffer
+	if json.Compact(&compactA, []byte(a)) != nil || json.Compact(&compactB, []byte(b)) != nil {
+		return false
 	}
 
-	return compact[0].Len() == compact[1].Len() && reflect.DeepEqual(decoded[0], decoded[1])
+	return compactA.Len() == compactB.Len() && sameJSON(a, b)
 }
