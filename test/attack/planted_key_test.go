@@ -3,11 +3,13 @@
 package attack_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -44,5 +46,47 @@ func TestPlantedKey(t *testing.T) {
 	l.check(err)
 	if *now.KeyMetadata.KeyId == *planted.KeyMetadata.KeyId {
 		t.Error("the cluster uses the key of an attacker")
+	}
+}
+
+// TestPlantedTaggedKey: the attacker also gives the key the tags of a cluster whose key is gone, and has a grant for it when
+// its policy is that of the cluster's key. The next apply refuses the key and names it. Seen to take it, with the grant.
+func TestPlantedTaggedKey(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	root := kms.NewFromConfig(l.config(caller{}))
+	own, err := root.DescribeKey(t.Context(), &kms.DescribeKeyInput{KeyId: sdk.String("alias/slipway/demo")})
+	l.check(err)
+	tags, err := root.ListResourceTags(t.Context(), &kms.ListResourceTagsInput{KeyId: own.KeyMetadata.KeyId})
+	l.check(err)
+	genuine, err := root.GetKeyPolicy(t.Context(), &kms.GetKeyPolicyInput{KeyId: own.KeyMetadata.KeyId, PolicyName: sdk.String("default")})
+	l.check(err)
+	l.must(caller{}, 0, "delete", "cluster", "demo", "--yes", "--destroy-data")
+
+	attacker := l.user("attacker", l.policies("demo", "--state-init"))
+	api := kms.NewFromConfig(l.config(attacker))
+	planted, err := api.CreateKey(t.Context(), &kms.CreateKeyInput{
+		Description: own.KeyMetadata.Description,
+		Policy:      sdk.String(strings.ReplaceAll(keyShared, ":user/starter", ":user/attacker")),
+	})
+	l.check(err)
+	key := planted.KeyMetadata.KeyId
+	_, err = api.CreateGrant(t.Context(), &kms.CreateGrantInput{
+		KeyId: key, GranteePrincipal: sdk.String(strings.ReplaceAll(starterARN, "starter", "attacker")),
+		Operations: []kmstypes.GrantOperation{kmstypes.GrantOperationDecrypt},
+	})
+	l.check(err)
+	withoutID := slices.DeleteFunc(tags.Tags, func(t kmstypes.Tag) bool { return *t.TagKey == "slipway.dev/id" })
+	_, err = api.TagResource(t.Context(), &kms.TagResourceInput{KeyId: key, Tags: withoutID})
+	l.check(err)
+	_, err = api.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{
+		KeyId: key, Policy: genuine.Policy, BypassPolicyLockoutSafetyCheck: true,
+	})
+	l.check(err)
+
+	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+	_, text, code := l.slipway(caller{}, "apply", "demo", "--yes", "--take-over", "unmarked")
+	if code == 0 || !strings.Contains(text, *key) || !strings.Contains(text, "has a grant for") {
+		t.Errorf("exit %d: %s", code, text)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
@@ -230,6 +231,9 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n"+privateZone+podIdentity+"  networking:\n")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
+	_, err = kms.NewFromConfig(b.region.AWSConfig()).DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: sdk.String(model.KeyAliasName("demo"))})
+	b.check(0, err) // the key is then found by its tags
+	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")
 	b.must(op, 2, "validate", "cluster", "demo") // this region runs no machines
 
@@ -366,6 +370,10 @@ func TestReadOnly(t *testing.T) {
 	b.addConditionalKinds("demo")
 	b.must(reader, 0, "plan", "demo")
 	b.must(reader, 0, "get", "machines", "demo")
+	_, err := kms.NewFromConfig(b.region.AWSConfig()).DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: sdk.String(model.KeyAliasName("demo"))})
+	b.check(0, err) // the key is then found by its tags
+	b.must(reader, 2, "plan", "demo")
+	b.must(who{}, 0, "apply", "demo", "--yes")
 	b.must(reader, 2, "validate", "cluster", "demo") // this region runs no machines
 	b.must(reader, 0, "drift", "demo")
 	for _, action := range iampolicy.AllowedActions(docs) {

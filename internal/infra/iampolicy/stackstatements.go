@@ -8,9 +8,9 @@ import "maps"
 // cluster. The stack has no service role: CloudFormation makes its calls with the operator's own permissions, so a template of
 // the operator's can do nothing that the operator cannot.
 //
-// One permission is only for calls by CloudFormation: it creates the cluster's key with its tags, for which KMS asks for the
-// permission to tag all keys. CloudFormation tags the keys of its stack alone. A stack gets a key of others only by an import,
-// which the policy does not allow.
+// Two permissions are only for calls by CloudFormation. It creates the cluster's key with its tags, for which KMS asks for the
+// permission to tag all keys, and enables its rotation at once, while KMS may not see the tags for five minutes. CloudFormation
+// does both with the keys of its stack alone. A stack gets a key of others only by an import, which the policy does not allow.
 func BuildStackPolicy(in Input) Policy {
 	s := policyBuilder{in}
 	viaCloudFormation := condition{
@@ -37,6 +37,12 @@ func BuildStackPolicy(in Input) Policy {
 			qualifyActions("kms", "TagResource"),
 			[]string{s.regionalARN("kms", "key/*")},
 			tagKey,
+		),
+		newStatement(
+			"RotateKeyOfStack",
+			qualifyActions("kms", "EnableKeyRotation"),
+			[]string{s.regionalARN("kms", "key/*")},
+			viaCloudFormation,
 		),
 	}}
 }

@@ -42,7 +42,7 @@ func (s policyBuilder) readStatements() []Statement {
 		),
 		newStatement(
 			"ReadKeys",
-			qualifyActions("kms", "DescribeKey", "GetKeyPolicy", "GetKeyRotationStatus", "ListResourceTags"),
+			qualifyActions("kms", "DescribeKey", "GetKeyPolicy", "GetKeyRotationStatus", "ListGrants", "ListResourceTags"),
 			[]string{s.regionalARN("kms", "key/*")},
 			nil,
 		),

@@ -29,6 +29,7 @@ type keyAPI interface {
 
 type keyReadAPI interface {
 	kms.ListKeysAPIClient
+	kms.ListGrantsAPIClient
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 	kms.ListResourceTagsAPIClient
 	GetKeyRotationStatus(
@@ -318,6 +319,10 @@ func findUnaliasedKeys(
 		}
 
 		if own {
+			if err := checkAdoptedKey(ctx, api, key); err != nil {
+				return nil, err
+			}
+
 			found = append(found, key)
 		}
 	}

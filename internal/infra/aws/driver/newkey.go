@@ -163,7 +163,7 @@ func createUntaggedKey(
 
 // findUntaggedKey returns the key without alias and tags that was created like the wanted one: with its description, its
 // policy and the statement of a new key. It returns nil if there is none. Whoever may create keys can create one with that
-// description, whose policy lets them use it, so the whole policy is compared.
+// description, whose policy or grant lets them use it, so the whole policy is compared, and a key with a grant is not taken.
 func findUntaggedKey(
 	ctx context.Context,
 	api keyAPI,
@@ -207,8 +207,7 @@ func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyM
 		return nil, "", transport.Wrap(err, "read key %s", id)
 	}
 
-	// The creator of a key with imported material has a copy of it.
-	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled || key.KeyMetadata.Origin != kmstypes.OriginTypeAwsKms {
+	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled || usersBesidesPolicy(key.KeyMetadata) != "" {
 		return nil, "", nil
 	}
 
@@ -221,6 +220,11 @@ func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyM
 	policy, isNew := removeNewKeyStatement(aws.ToString(found.Policy))
 	if !isNew {
 		return nil, "", nil
+	}
+
+	grantee, err := findGrantee(ctx, api, id)
+	if err != nil || grantee != "" {
+		return nil, "", err
 	}
 
 	return key.KeyMetadata, policy, nil

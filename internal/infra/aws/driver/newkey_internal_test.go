@@ -22,6 +22,15 @@ type oneKey struct {
 	keyAPI
 	description, policy string
 	origin              kmstypes.OriginType // empty: that of KMS
+	grantee             string              // empty: there is no grant
+	isMultiRegion       bool
+}
+
+func (k oneKey) ListGrants(context.Context, *kms.ListGrantsInput, ...func(*kms.Options)) (*kms.ListGrantsOutput, error) {
+	if k.grantee == "" {
+		return &kms.ListGrantsOutput{}, nil
+	}
+	return &kms.ListGrantsOutput{Grants: []kmstypes.GrantListEntry{{GranteePrincipal: &k.grantee}}}, nil
 }
 
 func (k oneKey) ListAliases(context.Context, *kms.ListAliasesInput, ...func(*kms.Options)) (*kms.ListAliasesOutput, error) {
@@ -42,7 +51,7 @@ func (k oneKey) DescribeKey(_ context.Context, in *kms.DescribeKeyInput, _ ...fu
 	}
 	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{
 		KeyId: in.KeyId, Arn: aws.String("arn"), Description: &k.description, KeyState: kmstypes.KeyStateEnabled, Enabled: true,
-		Origin: cmp.Or(k.origin, kmstypes.OriginTypeAwsKms),
+		Origin: cmp.Or(k.origin, kmstypes.OriginTypeAwsKms), MultiRegion: &k.isMultiRegion,
 	}}, nil
 }
 
@@ -72,6 +81,11 @@ func TestUntaggedKeyIsFound(t *testing.T) {
 		"with imported material": {oneKey{
 			description: awskind.KeyDescription("demo"), policy: initial, origin: kmstypes.OriginTypeExternal,
 		}, false},
+		"with replicas": {oneKey{description: awskind.KeyDescription("demo"), policy: initial, isMultiRegion: true}, false},
+		"with a grant":  {oneKey{description: awskind.KeyDescription("demo"), policy: initial, grantee: "arn:aws:iam::123456789012:user/x"}, false},
+		"with a grant for EC2": {oneKey{
+			description: awskind.KeyDescription("demo"), policy: initial, grantee: "arn:aws:sts::123456789012:assumed-role/aws:ec2-infrastructure/i-1",
+		}, true},
 		"with more in its policy": {oneKey{
 			description: awskind.KeyDescription("demo"), policy: strings.Replace(initial, `"Statement":[`, `"Statement":[`+
 				`{"Action":"kms:*","Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:user/x"},"Resource":"*"},`, 1),
