@@ -255,6 +255,7 @@ func identityEffects() map[string]kindEffects {
 			byProperty: properties(
 				quiet(),
 				"Description", "KeyPolicy", "EnableKeyRotation", "Enabled", "PendingWindowInDays",
+				"BypassPolicyLockoutSafetyCheck",
 			),
 		},
 		"kms-alias": {
