@@ -8,20 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
-// isTerminalControl reports whether a terminal may obey a character of JSON or YAML: others than the operator have written
-// some of the text. Encoders escape most control characters, and neither DEL, those above it nor the ones that change the
-// direction of text. Strings have no line feed or tab, which only separates them.
-func isTerminalControl(r rune) bool {
-	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
-}
-
 // encodeJSON returns v as JSON with a line feed at its end. indent is that of one level; empty: one line. Characters that a
-// terminal may obey are escaped, such as \u202e, which is the same value.
+// terminal may obey are escaped, such as \u202e, which is the same value: others than the operator have written some of the
+// text, and the encoder keeps some of them.
 func encodeJSON(v any, indent string) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -37,13 +32,13 @@ func encodeJSON(v any, indent string) ([]byte, error) {
 
 // escapeControls escapes characters in JSON, which has them in strings only. All of them are below U+10000.
 func escapeControls(text []byte) []byte {
-	if !bytes.ContainsFunc(text, isTerminalControl) {
+	if !bytes.ContainsFunc(text, plainerror.IsTerminalControl) {
 		return text
 	}
 
 	var out strings.Builder
 	for _, r := range string(text) {
-		if isTerminalControl(r) {
+		if plainerror.IsTerminalControl(r) {
 			fmt.Fprintf(&out, `\u%04x`, r)
 			continue
 		}
@@ -63,7 +58,7 @@ func encodeYAML(v any) ([]byte, error) {
 	}
 
 	quoted := yamlQuoter{token: "quoted" + rand.Text()}
-	if bytes.ContainsFunc(body, isTerminalControl) {
+	if bytes.ContainsFunc(body, plainerror.IsTerminalControl) {
 		if v, err = quoted.replaceStrings(body); err != nil {
 			return nil, err
 		}
@@ -129,7 +124,7 @@ func (q *yamlQuoter) walk(v any) (any, error) {
 
 // replaceString returns a word that stands for text; text itself if no terminal obeys it.
 func (q *yamlQuoter) replaceString(text string) (string, error) {
-	if !strings.ContainsFunc(text, isTerminalControl) {
+	if !strings.ContainsFunc(text, plainerror.IsTerminalControl) {
 		return text, nil
 	}
 

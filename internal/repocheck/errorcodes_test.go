@@ -26,7 +26,7 @@ type regionCodes struct {
 func parseRegionCodes(t *testing.T) map[string]*regionCodes {
 	t.Helper()
 	source := regexp.MustCompile(`(?s)// errorCode is .*AP(I|IReference).*\ntype errorCode string`)
-	made := regexp.MustCompile(`\bwire\.Errorf\(|\bwire\.Error\{|[^.\w]Errorf\(|&Error\{`)
+	made := regexp.MustCompile(`\bwire\.(Status)?Errorf\(|\bwire\.Error\{|[^.\w](Status)?Errorf\(|&Error\{`)
 	text := regexp.MustCompile(`\bnewErrorf?\(\s*"|\berrorCode\("`)
 	packages := map[string]*regionCodes{}
 

@@ -97,7 +97,7 @@ func (l *lab) giveDefaultPolicy(api *kms.Client, key *string) {
 	l.check(err)
 }
 
-// TestSecondStoreOfABucket: another store in a bucket uses the key of the first, and the command says that it has found it. No
+// TestSecondStoreOfABucket: another store in a bucket uses the key of the first, and the command prints that the key was found. No
 // attack: what the limits must not break.
 func TestSecondStoreOfABucket(t *testing.T) {
 	l := newLabWithoutStore(t)

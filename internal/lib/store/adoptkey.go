@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/kmskey"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
@@ -35,7 +36,7 @@ func (m s3Initializer) adoptKey(ctx context.Context, meta *kmstypes.KeyMetadata)
 
 	if difference != "" {
 		return diag.WithHint(
-			fmt.Errorf("%s names the existing key %s, %s", keyAlias(m.bucket), aws.ToString(meta.Arn), difference),
+			fmt.Errorf("%s names the existing key %s, but %s", keyAlias(m.bucket), aws.ToString(meta.Arn), difference),
 			"others may be able to use this key, and it is not used for the state store: find out who created it and delete "+
 				"its alias ("+keyAlias(m.bucket)+"), or choose another bucket",
 		)
@@ -61,37 +62,29 @@ func (m s3Initializer) compareNewKey(ctx context.Context, meta *kmstypes.KeyMeta
 	}
 
 	if !isNewPolicy {
-		return "whose key policy is not that of a new key", nil
+		return "its key policy is not that of a new key", nil
 	}
 
-	grants := kms.NewListGrantsPaginator(m.keys, &kms.ListGrantsInput{KeyId: meta.Arn})
-	for grants.HasMorePages() {
-		page, err := grants.NextPage(ctx)
-		if err != nil {
-			return "", err
-		}
+	isAllowed := func(string) bool { return false } // a new key has no grants
+	grantee, err := kmskey.FindGrantee(ctx, m.keys, aws.ToString(meta.Arn), isAllowed)
+	if err != nil {
+		return "", err
+	}
 
-		for _, g := range page.Grants {
-			return fmt.Sprintf("which has a grant for %q", aws.ToString(g.GranteePrincipal)), nil
-		}
+	if grantee != "" {
+		return fmt.Sprintf("it has a grant for %q", grantee), nil
 	}
 
 	return m.compareTags(ctx, meta)
 }
 
-// compareKeyMetadata returns in what the metadata of a key differ from those of a new one; empty if in nothing. The creator of
-// a key with imported material has a copy of it, and a replica of a multi-Region key has a policy of its own.
+// compareKeyMetadata returns in what the metadata of a key differ from those of a new one; empty if in nothing.
 func compareKeyMetadata(meta *kmstypes.KeyMetadata) string {
-	switch {
-	case meta.KeyState != kmstypes.KeyStateEnabled:
-		return fmt.Sprintf("whose state is %s", meta.KeyState)
-	case meta.Origin != kmstypes.OriginTypeAwsKms:
-		return fmt.Sprintf("whose material does not come from KMS (its origin is %s)", meta.Origin)
-	case aws.ToBool(meta.MultiRegion):
-		return "which can have replicas in other regions"
+	if meta.KeyState != kmstypes.KeyStateEnabled {
+		return fmt.Sprintf("its state is %s", meta.KeyState)
 	}
 
-	return ""
+	return kmskey.FindOtherUse(meta)
 }
 
 // compareTags returns in what the tags of a key differ from that of the store; empty if in nothing. A key without tags gets it.
@@ -106,7 +99,7 @@ func (m s3Initializer) compareTags(ctx context.Context, meta *kmstypes.KeyMetada
 
 		for _, t := range page.Tags {
 			if aws.ToString(t.TagKey) != stateKeyTag || aws.ToString(t.TagValue) != m.bucket {
-				return fmt.Sprintf("which has the tag %q: %q", aws.ToString(t.TagKey), aws.ToString(t.TagValue)), nil
+				return fmt.Sprintf("it has the tag %q: %q", aws.ToString(t.TagKey), aws.ToString(t.TagValue)), nil
 			}
 
 			hasTag = true

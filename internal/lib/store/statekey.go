@@ -53,9 +53,9 @@ type keyRightsAPI interface {
 // cannot.
 func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
-// ensureKMSKey finds the key by its alias and checks it as [s3Initializer.adoptKey] says, or creates the key and the alias. An interrupted run can leave a key without alias,
-// which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that it is
-// repeated until KMS sees the alias, by which the next command names the key.
+// ensureKMSKey finds the key by its alias and checks it as [s3Initializer.adoptKey] says, or creates the key and the alias. An
+// interrupted run can leave a key without alias, which is not used again and costs a dollar a month. After a creation it
+// returns KMS's NotFoundException, so that it is repeated until KMS sees the alias, by which the next command names the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})

@@ -3,7 +3,6 @@
 package iam
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -56,9 +55,5 @@ func (c errorCode) status() int {
 
 // newErrorf returns the error of a code whose message depends on the request.
 func newErrorf(c errorCode, format string, args ...any) *wire.Error {
-	return &wire.Error{
-		Code:    string(c),
-		Message: fmt.Sprintf(format, args...),
-		Status:  c.status(),
-	}
+	return wire.StatusErrorf(string(c), c.status(), format, args...)
 }

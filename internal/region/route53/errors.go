@@ -3,7 +3,6 @@
 package route53
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -63,9 +62,5 @@ func newError(c errorCode) *wire.Error { return newErrorf(c, "%s", c.message()) 
 
 // newErrorf returns the error of a code whose message depends on the request.
 func newErrorf(c errorCode, format string, args ...any) *wire.Error {
-	return &wire.Error{
-		Code:    string(c),
-		Message: fmt.Sprintf(format, args...),
-		Status:  c.status(),
-	}
+	return wire.StatusErrorf(string(c), c.status(), format, args...)
 }

@@ -3,7 +3,6 @@
 package s3
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -138,11 +137,7 @@ func (e awsError) with(details ...wire.ErrorDetail) *wire.Error {
 
 // newErrorf returns the error of a code whose message depends on the request.
 func newErrorf(c errorCode, format string, args ...any) awsError {
-	return awsError{&wire.Error{
-		Code:    string(c),
-		Message: fmt.Sprintf(format, args...),
-		Status:  c.status(),
-	}}
+	return awsError{wire.StatusErrorf(string(c), c.status(), format, args...)}
 }
 
 // newArgumentError returns InvalidArgument for a header or query parameter.

@@ -136,10 +136,13 @@ func hasAction(names []string, pattern string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return authz.MatchPattern(pattern, strings.ToLower("s3:"+name)) })
 }
 
+// policyPrincipal matches everyone, an account, a role, a user and a session.
+var policyPrincipal = regexp.MustCompile(
+	`^(\*|[0-9]{12}|arn:aws[a-z-]*:(iam::[0-9]{12}:(root|(user|role)/[^*?]+)|sts::[0-9]{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+))$`,
+)
+
 // isNoPrincipal reports whether a text is neither everyone nor an account, a role, a user or a session. Whether it exists is
 // not checked.
 func isNoPrincipal(name string) bool {
-	return !regexp.MustCompile(
-		`^(\*|[0-9]{12}|arn:aws[a-z-]*:(iam::[0-9]{12}:(root|(user|role)/[^*?]+)|sts::[0-9]{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+))$`,
-	).MatchString(name)
+	return !policyPrincipal.MatchString(name)
 }

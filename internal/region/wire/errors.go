@@ -83,7 +83,12 @@ const codeRequestEntityTooLarge errorCode = "RequestEntityTooLarge"
 
 // Errorf returns an [Error] with status 400 and a formatted message.
 func Errorf(code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return StatusErrorf(code, 0, format, args...)
+}
+
+// StatusErrorf returns an [Error] with an HTTP status, 0 means 400, and a formatted message.
+func StatusErrorf(code string, status int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Status: status}
 }
 
 // newErrorf returns the error of a code with status 400 and a formatted message.

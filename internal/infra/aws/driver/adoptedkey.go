@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/kmskey"
 )
 
 // checkAdoptedKey returns an error if others may be able to use a key that has the tags of the cluster and no alias. Whoever
@@ -46,7 +45,7 @@ func findOtherUsers(ctx context.Context, api keyAPI, id string, policy graph.JSO
 		return "", transport.Wrap(err, "read key %s", id)
 	}
 
-	if reason := usersBesidesPolicy(meta.KeyMetadata); reason != "" {
+	if reason := kmskey.FindOtherUse(meta.KeyMetadata); reason != "" {
 		return reason, nil
 	}
 
@@ -62,37 +61,11 @@ func findOtherUsers(ctx context.Context, api keyAPI, id string, policy graph.JSO
 	return fmt.Sprintf("it has a grant for %q", grantee), nil
 }
 
-// usersBesidesPolicy returns who can use a key whatever its policy says; empty if nobody. The creator of a key with imported
-// material has a copy of it, and a replica of a multi-Region key has a policy of its own.
-func usersBesidesPolicy(meta *kmstypes.KeyMetadata) string {
-	switch {
-	case meta.Origin != kmstypes.OriginTypeAwsKms:
-		return fmt.Sprintf("its material does not come from KMS (its origin is %s)", meta.Origin)
-	case aws.ToBool(meta.MultiRegion):
-		return "it can have replicas in other regions"
-	}
-
-	return ""
-}
-
 // findGrantee returns to whom a grant gives the use of a key; empty if to nobody but services of AWS: EC2 has grants for the
 // volumes of machines, and the service-linked role of Auto Scaling may have one.
 func findGrantee(ctx context.Context, api keyReadAPI, id string) (string, error) {
-	pages := kms.NewListGrantsPaginator(api, &kms.ListGrantsInput{KeyId: &id})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return "", transport.Wrap(err, "list the grants of key %s", id)
-		}
-
-		for _, g := range page.Grants {
-			if grantee := aws.ToString(g.GranteePrincipal); !isServiceGrantee(grantee) {
-				return grantee, nil
-			}
-		}
-	}
-
-	return "", nil
+	grantee, err := kmskey.FindGrantee(ctx, api, id, isServiceGrantee)
+	return grantee, transport.Wrap(err, "list the grants of key %s", id)
 }
 
 // isServiceGrantee reports whether only AWS can be a principal.

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/kmskey"
 )
 
 // newKeySid is the statement with which a key is created. The permission to create a key with tags is also the
@@ -207,7 +208,7 @@ func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyM
 		return nil, "", transport.Wrap(err, "read key %s", id)
 	}
 
-	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled || usersBesidesPolicy(key.KeyMetadata) != "" {
+	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled || kmskey.FindOtherUse(key.KeyMetadata) != "" {
 		return nil, "", nil
 	}
 
