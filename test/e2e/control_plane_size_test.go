@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/history"
 )
 
 // TestControlPlaneSize changes the control plane of a cluster under load from 1 to 3 and 5 machines, and back to 3.
@@ -102,7 +104,7 @@ func growToThree(e *environment) {
 
 	load := e.putUnderLoad("control plane size, from 1 to 3", anyKey(e.listMachines("worker")))
 	e.grow(before, "etcd-a", "etcd-b", "etcd-c")
-	load.stop(maxWriteGap())
+	load.stop(history.Limit(maxWriteGap(), e.slowness()))
 }
 
 // changeSizeUnderLoad grows and shrinks the control plane while a client writes to the API and another one sends requests.
@@ -120,7 +122,7 @@ func changeSizeUnderLoad(e *environment) {
 	e.t.Logf("COUNT control plane size: from 5 to 3 machines in %s", time.Since(begin).Round(time.Second))
 	e.checkMembers("etcd-a", "etcd-b", "etcd-c")
 	e.waitHealthy(8 * time.Minute)
-	load.stop(maxWriteGap())
+	load.stop(history.Limit(maxWriteGap(), e.slowness()))
 	if have := e.listMachines("control-plane"); len(have) != len(before) {
 		e.t.Errorf("%d control-plane machines: %v", len(have), have)
 	}

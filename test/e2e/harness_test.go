@@ -228,8 +228,7 @@ func (e *environment) kubeconfig() string { return filepath.Join(e.cache, "kubec
 // exportKubeconfig writes a new kubeconfig of the cluster.
 func (e *environment) exportKubeconfig() {
 	e.t.Helper()
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfigOf(clusterName)
 }
 
 // createFrom creates the cluster of a file of manifests in AWS, and waits until it is healthy.

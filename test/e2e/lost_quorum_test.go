@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/history"
 )
 
 // The settings of the test: recoveryDelay is spec.etcd.quorumLoss.after, and volumeDelay spec.etcd.recreateVolumesAfter.
@@ -56,8 +58,10 @@ func createRecovering(e *environment) {
 		e.t.Fatal(err)
 	}
 	e.runSlipway("replace", "-f", file, "--yes")
+	start := time.Now()
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
+	e.created = time.Since(start)
 	e.exportKubeconfig()
 }
 
@@ -120,8 +124,8 @@ func loseMajority(e *environment) {
 	})
 	e.t.Logf("COUNT two of three members lost: steady writes %s after their machines were terminated, %s after their volumes were lost, of which %s are configured",
 		healed.Sub(start).Round(time.Second), healed.Sub(lost).Round(time.Second), recoveryDelay)
-	if late := healed.Sub(lost) - recoveryDelay; late > time.Minute && !isOverloaded() {
-		e.t.Errorf("healed %s after the configured time, want at most 60 s", late.Round(time.Second))
+	if late := healed.Sub(lost) - recoveryDelay; late > history.Limit(time.Minute, e.slowness()) {
+		e.t.Errorf("healed %s after the configured time, want at most %s", late.Round(time.Second), history.Limit(time.Minute, e.slowness()).Round(time.Second))
 	}
 	if shown == "" {
 		e.t.Error("validate did not say that etcd will be recovered, and when")
@@ -169,8 +173,8 @@ func awaitVolumes(e *environment) {
 // checkNewVolumesIn checks the time until all members vote again on volumes that the machines have created.
 func (e *environment) checkNewVolumesIn(took time.Duration) {
 	e.t.Helper()
-	if late := took - volumeDelay; late > volumeLimit && !isOverloaded() {
-		e.t.Errorf("all members vote %s after the configured time, want at most %s", late.Round(time.Second), volumeLimit)
+	if late := took - volumeDelay; late > history.Limit(volumeLimit, e.slowness()) {
+		e.t.Errorf("all members vote %s after the configured time, want at most %s", late.Round(time.Second), history.Limit(volumeLimit, e.slowness()).Round(time.Second))
 	}
 }
 

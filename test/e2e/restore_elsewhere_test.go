@@ -40,8 +40,7 @@ func createTwoClusters(e *environment) {
 	e.runSlipway("validate", "cluster", formerCluster, "--wait", "5m")
 	e.waitHealthy(5 * time.Minute)
 	for _, name := range []string{formerCluster, clusterName} {
-		os.Remove(e.kubeconfigOf(name))
-		e.runSlipway("export", "kubeconfig", name, "--kubeconfig", e.kubeconfigOf(name))
+		e.exportKubeconfigOf(name)
 	}
 }
 
@@ -67,11 +66,25 @@ func (e *environment) kubeconfigOf(name string) string {
 	return filepath.Join(e.cache, "kubeconfig-"+name)
 }
 
+// exportKubeconfigOf writes a new kubeconfig of a cluster.
+func (e *environment) exportKubeconfigOf(name string) {
+	e.t.Helper()
+	os.Remove(e.kubeconfigOf(name))
+	e.runSlipway("export", "kubeconfig", name, "--kubeconfig", e.kubeconfigOf(name))
+}
+
+// kubectlOf runs kubectl against a cluster.
+func (e *environment) kubectlOf(name string, args ...string) commandResult {
+	e.t.Helper()
+	args = append([]string{"--kubeconfig", e.kubeconfigOf(name), "--request-timeout=15s"}, args...)
+
+	return e.runProgram(kubectlPath(filepath.Dir(e.cache)), args...)
+}
+
 // kubectlOfFormer runs kubectl against the former cluster, and fails the test unless it exits with 0.
 func (e *environment) kubectlOfFormer(args ...string) string {
 	e.t.Helper()
-	args = append([]string{"--kubeconfig", e.kubeconfigOf(formerCluster), "--request-timeout=15s"}, args...)
-	r := e.runProgram(kubectlPath(filepath.Dir(e.cache)), args...)
+	r := e.kubectlOf(formerCluster, args...)
 	if r.code != 0 {
 		e.t.Fatalf("kubectl of %s: exit status %d\n%s", formerCluster, r.code, r.err)
 	}
