@@ -95,7 +95,7 @@ else
   go test -vet=off -json -p 3 -timeout 25m $(tr ' ' '\n' <<<"$light" | grep -v '/internal/machine/agent$') >"$results/packages" || status=$?
 fi
 say_phase "the packages"
-go test -vet=off -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
+go test -vet=off -json -count=1 -timeout 50m ./test/e2e/... >"$results/e2e" || status=$?
 say_phase "the machines"
 [[ -z $agent ]] || wait "$agent" || status=$?
 agent=

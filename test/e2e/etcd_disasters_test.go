@@ -14,7 +14,7 @@ const copyCluster = "copy"
 
 // maxSlowness is how many times as long as on the computer of docs/benchmarks.md a cluster may take to start, if the disasters are to
 // end within what CI has left: they take 9 minutes there.
-const maxSlowness = 2.5
+const maxSlowness = 1.75
 
 // TestEtcdDisasters is the short form of TestControlPlaneSize, TestLostQuorum and TestRestoreElsewhere, on one cluster: its control plane
 // grows and shrinks under load, two of three members and then all are lost with their volumes, and a backup is restored into another cluster.
@@ -24,7 +24,9 @@ func TestEtcdDisasters(t *testing.T) {
 		{"up", createRecovering},
 		{"data is written", writeData},
 	})
-	if slow := e.slowness(); slow > maxSlowness {
+	slow := e.slowness()
+	t.Logf("COUNT disasters: the cluster was healthy %s after apply", e.created.Round(time.Second))
+	if slow > maxSlowness {
 		t.Skipf("e2e: this computer takes %.1f times as long to start a cluster as that of docs/benchmarks.md: make etcd-proof runs the disasters", slow)
 	}
 	e.runSteps(t, []step{
