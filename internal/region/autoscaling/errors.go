@@ -17,8 +17,14 @@ const (
 	codeLimitExceeded             errorCode = "LimitExceeded"
 	codeResourceInUse             errorCode = "ResourceInUse"
 	codeScalingActivityInProgress errorCode = "ScalingActivityInProgress"
+	codeNotImplemented            errorCode = "NotImplemented" // the region's, for what it does not do
 	codeValidation                errorCode = "ValidationError"
 )
+
+// newNotImplementedError returns the error for a parameter, or a value of it, that the region does not implement.
+func newNotImplementedError(name string) error {
+	return newErrorf(codeNotImplemented, "This region does not implement the parameter %s", name)
+}
 
 // newErrorf returns the error of a code whose message depends on the request.
 func newErrorf(c errorCode, format string, args ...any) *wire.Error {

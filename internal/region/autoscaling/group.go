@@ -78,6 +78,32 @@ func checkCapacity(lowest, highest, desired int64) error {
 	return nil
 }
 
+// checkBehavior refuses health checks that do not exist, and what the region does not do: other health checks, termination
+// policies and a maximum lifetime of instances.
+func checkBehavior(g *sdk.Group) error {
+	for name := range strings.SplitSeq(sdkshape.String(g.HealthCheckType), ",") {
+		switch name {
+		case "EC2", "ELB":
+		case "EBS", "VPC_LATTICE":
+			return newNotImplementedError("HealthCheckType: " + name)
+		default:
+			return validationError("'%s' is not a valid health check type", name)
+		}
+	}
+
+	for _, policy := range sdkshape.Strings(g.TerminationPolicies) {
+		if policy != "Default" {
+			return newNotImplementedError("TerminationPolicies: " + policy)
+		}
+	}
+
+	if n := g.MaxInstanceLifetime; n != nil && *n != 0 {
+		return newNotImplementedError("MaxInstanceLifetime")
+	}
+
+	return nil
+}
+
 // resolveZones checks the subnets of a group and sets its availability zones.
 func (s *Service) resolveZones(g *sdk.Group) error {
 	ids := parseSubnetIDs(g.VPCZoneIdentifier)
@@ -226,6 +252,7 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 	}
 
 	err := cmp.Or(
+		checkBehavior(g.Shape),
 		s.resolveLaunchSource(g.Shape),
 		s.resolveZones(g.Shape),
 		s.checkTargetGroups(in.TargetGroupARNs),
@@ -265,7 +292,8 @@ func (s *Service) deleteAutoScalingGroup(
 	case *g.Shape.DesiredCapacity > 0:
 		return nil, newErrorf(
 			codeResourceInUse,
-			"You cannot delete an AutoScalingGroup while there are instances still in the group.",
+			"You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) "+
+				"still in the group.",
 		)
 
 	default:

@@ -3,6 +3,8 @@
 package autoscaling
 
 import (
+	"cmp"
+
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
@@ -52,11 +54,8 @@ func (s *Service) updateAutoScalingGroup(
 	}
 
 	applyOptionalFields(&after, in)
-	if err := s.resolveLaunchSource(&after); err != nil {
-		return nil, err
-	}
-
-	if err := s.resolveZones(&after); err != nil {
+	err = cmp.Or(checkBehavior(&after), s.resolveLaunchSource(&after), s.resolveZones(&after))
+	if err != nil {
 		return nil, err
 	}
 

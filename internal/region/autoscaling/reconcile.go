@@ -176,7 +176,7 @@ func (s *Service) failsHealthCheck(g *group, f ec2.InstanceInfo) bool {
 	}
 
 	grace := time.Duration(*g.Shape.HealthCheckGracePeriod) * time.Second
-	if sdkshape.String(g.Shape.HealthCheckType) != "ELB" || s.cfg.Now().Sub(g.Since[f.ID]) < grace {
+	if !strings.Contains(sdkshape.String(g.Shape.HealthCheckType), "ELB") || s.cfg.Now().Sub(g.Since[f.ID]) < grace {
 		return false
 	}
 

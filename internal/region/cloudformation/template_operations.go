@@ -40,7 +40,11 @@ func (s templateHandlers) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplat
 		return &sdk.GetTemplateOutput{TemplateBody: new(replaceNonASCII(cs.Body)), StagesAvailable: stages}, nil
 	}
 
-	st, err := s.state.findStack(sdkshape.String(in.StackName))
+	if in.StackName == nil {
+		return nil, template.ValidationError("StackName is required if ChangeSetName is not specified.")
+	}
+
+	st, err := s.state.findStack(*in.StackName)
 	if err != nil {
 		return nil, err
 	}

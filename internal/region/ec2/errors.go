@@ -214,36 +214,55 @@ func incorrectState(format string, args ...any) error {
 	return newErrorf(codeIncorrectState, format, args...)
 }
 
-// notFound returns EC2's error for an id that does not exist; the code depends on the prefix of the id.
-func notFound(id string) error {
-	codes := map[string]errorCode{
-		"vpc":      codeInvalidVPCIDNotFound,
-		"dopt":     codeInvalidDHCPOptionsIDNotFound,
-		"subnet":   codeInvalidSubnetIDNotFound,
-		"igw":      codeInvalidInternetGatewayIDNotFound,
-		"eipalloc": codeInvalidAllocationIDNotFound,
-		"nat":      codeNATGatewayNotFound,
-		"rtb":      codeInvalidRouteTableIDNotFound,
-		"sg":       codeInvalidGroupNotFound,
-		"sgr":      codeInvalidSecurityGroupRuleIDNotFound,
-		"acl":      codeInvalidNetworkACLIDNotFound,
-		"eni":      codeInvalidNetworkInterfaceIDNotFound,
-		"vol":      codeInvalidVolumeNotFound,
-		"lt":       codeInvalidLaunchTemplateIDNotFound,
-		"i":        codeInvalidInstanceIDNotFound,
-		"ami":      codeInvalidAMIIDNotFound,
-		"key":      codeInvalidKeyPairNotFound,
-		"vpce":     codeInvalidVPCEndpointIDNotFound,
-		"pcx":      codeInvalidVPCPeeringConnectionIDNotFound,
-		"snap":     codeInvalidSnapshotNotFound,
-		"eipassoc": codeInvalidAssociationIDNotFound,
-		"rtbassoc": codeInvalidAssociationIDNotFound,
+// missingResource is the error for an id of a kind of resource that does not exist: its code, and its message with one verb for
+// the id.
+type missingResource struct {
+	code   errorCode
+	format string
+}
 
-		"eni-attach":     codeInvalidAttachmentIDNotFound,
-		"vpc-cidr-assoc": codeInvalidVPCCIDRBlockAssociationIDNotFound,
+// missingResources returns the errors for ids that do not exist by the prefixes of the ids. The messages are those of the
+// Describe operations.
+func missingResources() map[string]missingResource {
+	return map[string]missingResource{
+		"vpc":      {codeInvalidVPCIDNotFound, "The vpc ID '%s' does not exist"},
+		"dopt":     {codeInvalidDHCPOptionsIDNotFound, "The dhcpOption ID '%s' does not exist"},
+		"subnet":   {codeInvalidSubnetIDNotFound, "The subnet ID '%s' does not exist"},
+		"igw":      {codeInvalidInternetGatewayIDNotFound, "The internetGateway ID '%s' does not exist"},
+		"eipalloc": {codeInvalidAllocationIDNotFound, "The allocation ID '%s' does not exist"},
+		"nat":      {codeNATGatewayNotFound, "The Nat Gateway %s was not found"},
+		"rtb":      {codeInvalidRouteTableIDNotFound, "The routeTable ID '%s' does not exist"},
+		"sg":       {codeInvalidGroupNotFound, "The security group '%s' does not exist"},
+		"sgr":      {codeInvalidSecurityGroupRuleIDNotFound, "The security group rule ID '%s' does not exist"},
+		"acl":      {codeInvalidNetworkACLIDNotFound, "The networkAcl ID '%s' does not exist"},
+		"eni":      {codeInvalidNetworkInterfaceIDNotFound, "The networkInterface ID '%s' does not exist"},
+		"vol":      {codeInvalidVolumeNotFound, "The volume '%s' does not exist."},
+		"lt": {
+			codeInvalidLaunchTemplateIDNotFound,
+			"The specified launch template, with template ID %s, does not exist.",
+		},
+		"i":        {codeInvalidInstanceIDNotFound, "The instance ID '%s' does not exist"},
+		"ami":      {codeInvalidAMIIDNotFound, "The image id '[%s]' does not exist"},
+		"key":      {codeInvalidKeyPairNotFound, "The key pair '%s' does not exist"},
+		"vpce":     {codeInvalidVPCEndpointIDNotFound, "The Vpc Endpoint Id '%s' does not exist"},
+		"pcx":      {codeInvalidVPCPeeringConnectionIDNotFound, "The vpcPeeringConnection ID '%s' does not exist"},
+		"snap":     {codeInvalidSnapshotNotFound, "The snapshot '%s' does not exist."},
+		"eipassoc": {codeInvalidAssociationIDNotFound, "The association ID '%s' does not exist"},
+		"rtbassoc": {codeInvalidAssociationIDNotFound, "The association ID '%s' does not exist"},
+
+		"eni-attach": {codeInvalidAttachmentIDNotFound, "The attachment ID '%s' does not exist"},
+		"vpc-cidr-assoc": {
+			codeInvalidVPCCIDRBlockAssociationIDNotFound,
+			"The vpc CIDR block association ID '%s' does not exist",
+		},
 	}
+}
 
-	code := cmp.Or(codes[id[:max(0, strings.LastIndex(id, "-"))]], codes[idPrefix(id)], codeInvalidID)
+// notFound returns EC2's error for an id that does not exist; it depends on the prefix of the id.
+func notFound(id string) error {
+	all := missingResources()
+	unknown := missingResource{codeInvalidID, "The ID '%s' is not valid"}
+	missing := cmp.Or(all[id[:max(0, strings.LastIndex(id, "-"))]], all[idPrefix(id)], unknown)
 
-	return newErrorf(code, "The ID '%s' does not exist", id)
+	return newErrorf(missing.code, missing.format, id)
 }

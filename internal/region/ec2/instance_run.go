@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -215,8 +216,11 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 	if !t.supportsArchitecture(l.image.Architecture) {
 		return newErrorf(
 			codeInvalidParameterValue,
-			"The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.",
-			t.awsArchitectures(),
+			"The architecture '%s' of the specified instance type does not match the architecture '%s' of the "+
+				"specified AMI. Specify an instance type and an AMI that have matching architectures, and try again. "+
+				"You can use 'describe-instance-types' or 'describe-images' to discover the architecture of the "+
+				"instance type or AMI.",
+			strings.Join(t.awsArchitectures(), ","),
 			l.image.Architecture,
 		)
 	}

@@ -212,6 +212,12 @@ func (s launchTemplateHandlers) describeLaunchTemplates(
 	in *sdk.DescribeLaunchTemplatesInput,
 ) (*sdk.DescribeLaunchTemplatesOutput, error) {
 	ids := slices.Clone(in.LaunchTemplateIds)
+	for _, id := range strs(ids) {
+		if s.st.Templates[id] == nil {
+			return nil, notFound(id)
+		}
+	}
+
 	for _, name := range in.LaunchTemplateNames {
 		t, err := s.st.findLaunchTemplate(nil, name)
 		if err != nil {

@@ -108,7 +108,9 @@ func checkGroupText(name, description string) error {
 		return missingParameter("GroupName")
 	case description == "":
 		return missingParameter("GroupDescription")
-	case !allowed.MatchString(name), strings.HasPrefix(name, "sg-"):
+	case strings.HasPrefix(name, "sg-"):
+		return invalidParameter("GroupName", name, "Group names may not be in the format sg-*.")
+	case !allowed.MatchString(name):
 		return invalidParameter("GroupName", name, "Character sets beyond ASCII are not supported.")
 	case !allowed.MatchString(description):
 		return invalidParameter(
@@ -226,12 +228,7 @@ func (s securityGroupHandlers) deleteSecurityGroup(
 		}
 
 		if id = s.st.namedSecurityGroup(str(vpc), str(in.GroupName)); id == nil {
-			return nil, newErrorf(
-				codeInvalidGroupNotFound,
-				"The security group '%s' does not exist in default VPC '%s'",
-				str(in.GroupName),
-				str(vpc),
-			)
+			return nil, newMissingNameError(str(in.GroupName), str(vpc))
 		}
 	}
 
@@ -401,7 +398,16 @@ func (s securityGroupHandlers) describeSecurityGroups(
 ) (*sdk.DescribeSecurityGroupsOutput, error) {
 	filters := in.Filters
 	if len(in.GroupNames) > 0 {
-		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("group-name"), Values: in.GroupNames})
+		vpc, err := s.st.checkGroupNames(strs(in.GroupNames))
+		if err != nil {
+			return nil, err
+		}
+
+		filters = append(
+			slices.Clip(filters),
+			&sdk.Filter{Name: new("group-name"), Values: in.GroupNames},
+			&sdk.Filter{Name: new("vpc-id"), Values: []*string{vpc}},
+		)
 	}
 
 	for _, id := range strs(in.GroupIds) {
@@ -427,6 +433,31 @@ func (s securityGroupHandlers) describeSecurityGroups(
 	}
 
 	return &sdk.DescribeSecurityGroupsOutput{SecurityGroups: got, NextToken: next}, err
+}
+
+// checkGroupNames returns the default VPC, in which requests name groups, and an error if it has no group of one of the names.
+func (st *serviceState) checkGroupNames(names []string) (vpc *string, err error) {
+	if vpc, err = st.defaultVPCID(); err != nil {
+		return nil, err
+	}
+
+	for _, name := range names {
+		if st.namedSecurityGroup(str(vpc), name) == nil {
+			return nil, newMissingNameError(name, str(vpc))
+		}
+	}
+
+	return vpc, nil
+}
+
+// newMissingNameError returns the error for the name of a group that the default VPC does not have.
+func newMissingNameError(name, vpc string) error {
+	return newErrorf(
+		codeInvalidGroupNotFound,
+		"The security group '%s' does not exist in default VPC '%s'",
+		name,
+		vpc,
+	)
 }
 
 // rulesByGroup returns all rules by group id and direction (the key is ID/false for ingress, ID/true for

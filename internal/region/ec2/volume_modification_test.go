@@ -60,7 +60,7 @@ func TestModificationsHaveStates(t *testing.T) {
 		t.Errorf("the last modification is %+v", m)
 	}
 	_, err := r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3", Iops: aws.Int32(1 << 30)})
-	if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "is too high; maximum is 16000") {
+	if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "is too high; maximum is 80000") {
 		t.Errorf("too many IOPS: %v", err)
 	}
 }

@@ -3,22 +3,32 @@
 package ec2
 
 import (
+	"strings"
+
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
 // volumeLimits are the limits of a volume type: its size in GiB, its IOPS (default and maximum; 0 if they
-// cannot be chosen) and its default throughput in MiB/s.
-type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
+// cannot be chosen), the highest IOPS for each GiB, and its default throughput in MiB/s. They are those of the EC2 user
+// guide, "Amazon EBS volume types".
+type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, iopsPerGiB, throughput int64 }
+
+// Limits of the throughput of gp3: in MiB/s, and how many IOPS each of them needs.
+const (
+	minThroughput = 125
+	maxThroughput = 2000
+	iopsPerMiBs   = 4
+)
 
 func volumeTypeLimits(kind string) (volumeLimits, bool) {
 	l, ok := map[string]volumeLimits{
-		"gp3":      {1, 16384, 3000, 16000, 125},
-		"gp2":      {1, 16384, 0, 0, 0},
-		"io1":      {4, 16384, 100, 64000, 0},
-		"io2":      {4, 65536, 100, 256000, 0},
-		"st1":      {125, 16384, 0, 0, 0},
-		"sc1":      {125, 16384, 0, 0, 0},
-		"standard": {1, 1024, 0, 0, 0},
+		"gp3":      {1, 65536, 3000, 80000, 500, 125},
+		"gp2":      {1, 16384, 0, 0, 0, 0},
+		"io1":      {4, 16384, 100, 64000, 50, 0},
+		"io2":      {4, 65536, 100, 256000, 1000, 0},
+		"st1":      {125, 16384, 0, 0, 0, 0},
+		"sc1":      {125, 16384, 0, 0, 0, 0},
+		"standard": {1, 1024, 0, 0, 0, 0},
 	}[kind]
 
 	return l, ok
@@ -59,6 +69,13 @@ func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) e
 			str(v.VolumeType),
 		)
 
+	case iops == nil && strings.HasPrefix(str(v.VolumeType), "io"):
+		return newErrorf(
+			codeInvalidParameterCombination,
+			"The parameter iops must be specified for %s volumes.",
+			str(v.VolumeType),
+		)
+
 	case throughput != nil && l.throughput == 0:
 		return newErrorf(
 			codeInvalidParameterCombination,
@@ -66,14 +83,28 @@ func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) e
 			str(v.VolumeType),
 		)
 
-	case iops != nil && *iops < l.iops:
+	}
+
+	if err := l.checkIOPS(v, iops); err != nil {
+		return err
+	}
+
+	return l.checkThroughput(iops, throughput)
+}
+
+// checkIOPS refuses IOPS outside of what the type and the size of a volume allow.
+func (l volumeLimits) checkIOPS(v *sdk.Volume, iops *int64) error {
+	switch {
+	case iops == nil:
+		return nil
+	case *iops < l.iops:
 		return newErrorf(
 			codeInvalidParameterValue,
 			"Volume iops of %d is too low; minimum is %d.",
 			*iops,
 			l.iops,
 		)
-	case iops != nil && *iops > l.maxIOPS:
+	case *iops > l.maxIOPS:
 		return newErrorf(
 			codeInvalidParameterValue,
 			"Volume iops of %d is too high; maximum is %d.",
@@ -81,11 +112,45 @@ func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) e
 			l.maxIOPS,
 		)
 
-	case throughput != nil && (*throughput < 125 || *throughput > 1000):
+	case *iops > max(l.iops, l.iopsPerGiB**v.Size): // what is included does not depend on the size
 		return newErrorf(
 			codeInvalidParameterValue,
-			"Throughput of %d is out of bounds (125-1000).",
+			"Iops to volume size ratio of %f is too high; maximum is %d",
+			float64(*iops)/float64(*v.Size),
+			l.iopsPerGiB,
+		)
+	}
+
+	return nil
+}
+
+// checkThroughput refuses a throughput of gp3 outside of its limits, or that needs more IOPS.
+func (l volumeLimits) checkThroughput(iops, throughput *int64) error {
+	if throughput == nil {
+		return nil
+	}
+
+	if *throughput < minThroughput || *throughput > maxThroughput {
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Throughput of %d is out of bounds (%d-%d).",
 			*throughput,
+			minThroughput,
+			maxThroughput,
+		)
+	}
+
+	available := l.iops
+	if iops != nil {
+		available = *iops
+	}
+
+	if *throughput*iopsPerMiBs > available {
+		return newErrorf(
+			codeInvalidParameterValue,
+			"Throughput (MiBps) to iops ratio of %f is too high; maximum is %f MiBps per iops.",
+			float64(*throughput)/float64(available),
+			1.0/iopsPerMiBs,
 		)
 	}
 

@@ -13,6 +13,17 @@ import (
 // vpcHandlers serves VPCs, their attributes, CIDR blocks and network ACLs.
 type vpcHandlers struct{ *Service }
 
+// HasVPC reports whether a VPC exists. It does not see a new one for the visibility delay.
+func HasVPC(s *Service, id string) bool {
+	found := false
+	err := s.withLock(func() error {
+		found = s.st.VPCs[id] != nil && !s.isUnseen(id)
+		return nil
+	})
+
+	return found && err == nil
+}
+
 func (s vpcHandlers) ops() []wire.Operation {
 	return []wire.Operation{
 		writeOperation(s.Service, "CreateVpc", s.createVPC),

@@ -61,7 +61,7 @@ func (s zoneHandlers) describeAvailabilityZones(
 
 	for _, n := range strs(in.ZoneNames) {
 		if all[n] == nil {
-			return nil, invalidParameter("ZoneName", n, "")
+			return nil, newErrorf(codeInvalidParameterValue, "Invalid availability zone: [%s]", n)
 		}
 	}
 

@@ -61,6 +61,9 @@ type Config struct {
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 	State             state.Backend // keeps the state over a restart; nil keeps nothing
 	Cloud             Cloud         // EC2
+	// HasVPC reports whether a VPC exists. It is called under this service's lock, as the methods of Cloud. If it
+	// is nil, all exist.
+	HasVPC func(id string) bool
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is
 	// 127.77.0.1 and following.
 	Loopback netip.Addr

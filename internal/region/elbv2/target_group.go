@@ -96,6 +96,10 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		return nil, err
 	}
 
+	if has := s.cfg.HasVPC; has != nil && !has(*in.VpcId) {
+		return nil, newValidationError("The VPC ID '%s' is not found", *in.VpcId)
+	}
+
 	sortTags(in.Tags)
 	if old := s.findTargetGroupByName(name); old != nil {
 		if old.Request != encodeRequest(in) {

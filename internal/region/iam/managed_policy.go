@@ -253,9 +253,13 @@ func (s *IAM) deletePolicy(in *iam.DeletePolicyInput) (*iam.DeletePolicyOutput, 
 	case err != nil:
 		return nil, err
 	case s.st.countAttachments(p.ARN)+s.st.countBoundaries(p.ARN) > 0:
-		return nil, newDeleteConflictError("detach the policy from all entities")
+		return nil, newErrorf(codeDeleteConflict, "Cannot delete a policy attached to entities.")
 	case len(p.Versions) > 1:
-		return nil, newDeleteConflictError("delete all versions but the default one")
+		return nil, newErrorf(
+			codeDeleteConflict,
+			"This policy has more than one version. Before you delete a policy, you must delete the policy's "+
+				"versions. The default version is deleted with the policy.",
+		)
 	}
 
 	delete(s.st.Policies, p.ARN)
@@ -383,7 +387,7 @@ func (s *IAM) deletePolicyVersion(in *iam.DeletePolicyVersionInput) (*iam.Delete
 	}
 
 	if p.Default == *in.VersionId {
-		return nil, newDeleteConflictError("make another version the default one")
+		return nil, newErrorf(codeDeleteConflict, "Cannot delete the default version of a policy.")
 	}
 
 	p.Versions = slices.DeleteFunc(p.Versions, func(v policyVersion) bool { return v.ID == *in.VersionId })

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/iam"
-
-	"github.com/slipway-k8s/slipway/internal/region/authz"
 )
 
 func (st *serviceState) findRole(name string) (*role, error) {
@@ -65,7 +63,7 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, err
 	}
 
-	if err := validateDocument(authz.TrustPolicy, r.Trust, maxTrustPolicyBytes); err != nil {
+	if err := checkTrust(s, r.Trust); err != nil {
 		return nil, err
 	}
 
@@ -149,7 +147,7 @@ func (s *IAM) updateAssumeRolePolicy(
 		return nil, err
 	}
 
-	if err := validateDocument(authz.TrustPolicy, *in.PolicyDocument, maxTrustPolicyBytes); err != nil {
+	if err := checkTrust(s, *in.PolicyDocument); err != nil {
 		return nil, err
 	}
 

@@ -209,14 +209,23 @@ func (s *Service) UseKey(
 // maxPolicyBytes is KMS's limit of the size of a key policy: 32 KiB.
 const maxPolicyBytes = 32 << 10
 
-// validateKeyPolicy checks that a document is a valid key policy.
-func validateKeyPolicy(document string) error {
+// validateKeyPolicy checks that a document is a valid key policy whose principals exist.
+func (c Config) validateKeyPolicy(document string) error {
 	if len(document) > maxPolicyBytes {
 		return newErrorf(limitExceeded, "a key policy can have at most 32 KiB")
 	}
 
-	if _, err := authz.ParsePolicy(authz.ResourcePolicy, document); err != nil {
+	p, err := authz.ParsePolicy(authz.ResourcePolicy, document)
+	if err != nil {
 		return newErrorf(malformedPolicy, "%s", authz.ServiceMessage(err))
+	}
+
+	if c.MissingPrincipal == nil {
+		return nil
+	}
+
+	if _, missing := c.MissingPrincipal(p); missing {
+		return newErrorf(malformedPolicy, "Policy contains a statement with one or more invalid principals.")
 	}
 
 	return nil
@@ -233,7 +242,7 @@ func validateAliasName(name string) error {
 		return newErrorf(
 			validationFailed,
 			"Alias must start with the prefix \"alias/\". Please see "+
-				"http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html",
+				"https://docs.aws.amazon.com/kms/latest/developerguide/kms-alias.html",
 		)
 
 	case rest == "" || bad || len(name) > 256:

@@ -44,7 +44,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*creat
 	}
 
 	policy := cmp.Or(stringValue(in.Policy), s.defaultPolicy())
-	if err := validateKeyPolicy(policy); err != nil {
+	if err := s.cfg.validateKeyPolicy(policy); err != nil {
 		return nil, err
 	}
 
@@ -311,7 +311,7 @@ func (s *Service) putKeyPolicy(
 			return err
 		}
 
-		if err := validateKeyPolicy(*in.Policy); err != nil {
+		if err := s.cfg.validateKeyPolicy(*in.Policy); err != nil {
 			return err
 		}
 

@@ -22,12 +22,13 @@ import (
 
 	"github.com/aws/aws-sdk-go/service/kms"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config has the settings and dependencies of a [Service]. All fields but Identities are required.
+// Config has the settings and dependencies of a [Service]. All fields but Identities and MissingPrincipal are required.
 type Config struct {
 	Region  string           // such as us-east-1
 	Account string           // 12 digits
@@ -36,6 +37,9 @@ type Config struct {
 	// Identities evaluates the caller's own policies. If it is nil, key policies and grants are not
 	// evaluated: only the authorizer of the request decides, as if every key had the default key policy.
 	Identities IdentityEvaluator
+	// MissingPrincipal returns a user or role that a key policy names and that does not exist; ok is false if there is
+	// none. If it is nil, all exist. It is called under the store's lock, so it must not call this service.
+	MissingPrincipal func(p authz.Policy) (arn string, ok bool)
 }
 
 // Service is KMS of one region. Its methods may be called concurrently.

@@ -95,6 +95,12 @@ func (s *Service) validatePolicy(b *bucket, document string) error {
 		}
 	}
 
+	if find := s.cfg.MissingPrincipal; find != nil {
+		if _, missing := find(p); missing {
+			return newErrorf(malformedPolicy, "Invalid principal in policy").with()
+		}
+	}
+
 	if isPublicPolicy(p) && isTrue(b.publicAccessBlock().BlockPublicPolicy) {
 		return newErrorf(accessDenied, "the bucket's public access block forbids a public policy").with()
 	}

@@ -204,6 +204,16 @@ func (s *Service) deleteBucket(
 	return &s3.DeleteBucketOutput{}, nil
 }
 
+// newNotEmptyError returns the error for a bucket that cannot be deleted because it has objects, or versions of some.
+func (b *bucket) newNotEmptyError() error {
+	message := bucketNotEmpty.message()
+	if _, set := b.Config[versioningSettingName]; set {
+		message += ". You must delete all versions in the bucket."
+	}
+
+	return newErrorf(bucketNotEmpty, "%s", message).with(detail("BucketName", b.Name))
+}
+
 // removeEmptyBucket removes a bucket without objects. The caller holds the lock. There is nothing to save: a
 // bucket without a directory does not exist.
 func (s *Service) removeEmptyBucket(name string) error {
@@ -213,7 +223,7 @@ func (s *Service) removeEmptyBucket(name string) error {
 	}
 
 	if len(b.Versions) > 0 {
-		return newError(bucketNotEmpty, detail("BucketName", name))
+		return b.newNotEmptyError()
 	}
 
 	if err := s.catalog.removeBucket(name); err != nil {

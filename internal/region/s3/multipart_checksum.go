@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aws/aws-sdk-go/service/s3"
-
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -127,16 +125,17 @@ func (u *multipartUpload) checkPartChecksum(part objectVersion) error {
 }
 
 // checkListedChecksums compares the checksums that the list of a completion has for a part with those of the
-// part. An upload with a checksum of checksums needs the one of each part.
-func (u *multipartUpload) checkListedChecksums(p *s3.CompletedPart, part objectVersion) error {
+// part. An upload with a checksum of checksums needs the one of each part, and one without a checksum takes none.
+func (u *multipartUpload) checkListedChecksums(p *completedPart, part objectVersion) error {
 	listed := map[string]*string{
-		"crc32":  p.ChecksumCRC32,
-		"crc32c": p.ChecksumCRC32C,
-		"sha1":   p.ChecksumSHA1,
-		"sha256": p.ChecksumSHA256,
+		"crc32":     p.ChecksumCRC32,
+		"crc32c":    p.ChecksumCRC32C,
+		"crc64nvme": p.ChecksumCRC64NVME,
+		"sha1":      p.ChecksumSHA1,
+		"sha256":    p.ChecksumSHA256,
 	}
 	for name, value := range listed {
-		if value != nil && stringValue(part.checksum(name)) != *value {
+		if value != nil && (u.Checksum == "" || stringValue(part.checksum(name)) != *value) {
 			return newInvalidPartError(*p.PartNumber)
 		}
 	}
@@ -201,7 +200,7 @@ func (c completion) checkUpload(u *multipartUpload, v objectVersion) error {
 
 	created := u.ChecksumType
 	if created == "" {
-		created = s3ChecksumFullObject // of the default, CRC64NVME
+		created = "null" // as S3 says it
 	}
 
 	if c.kind != "" && c.kind != created {

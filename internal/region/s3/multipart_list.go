@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/s3"
 )
 
-func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.ListPartsOutput, error) {
+func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*listPartsOutput, error) {
 	if err := s.authorizeObject(ctx, "ListMultipartUploadParts", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
@@ -21,22 +21,28 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 		return nil, err
 	}
 
-	out := &s3.ListPartsOutput{
-		Bucket:           in.Bucket,
-		Key:              in.Key,
-		UploadId:         in.UploadId,
-		IsTruncated:      new(false),
-		MaxParts:         new(int64(limit)),
-		Initiator:        &s3.Initiator{ID: new(ownerID), DisplayName: new(ownerID)},
-		Owner:            newOwner(),
-		PartNumberMarker: in.PartNumberMarker,
+	marker := new(int64(0))
+	if in.PartNumberMarker != nil {
+		marker = in.PartNumberMarker
 	}
+
+	out := &listPartsOutput{ListPartsOutput: s3.ListPartsOutput{
+		Bucket:               in.Bucket,
+		Key:                  in.Key,
+		UploadId:             in.UploadId,
+		IsTruncated:          new(false),
+		MaxParts:             new(int64(limit)),
+		Initiator:            newInitiator(),
+		Owner:                newOwner(),
+		PartNumberMarker:     marker,
+		NextPartNumberMarker: new(int64(0)),
+	}}
 
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
 		u, err := b.findUpload(in.UploadId, in.Key)
 		if err == nil {
 			out.StorageClass = objectVersion{Headers: u.Headers}.storageClass()
-			addListedParts(out, u, in.PartNumberMarker)
+			addListedParts(out, u)
 		}
 
 		return err
@@ -48,14 +54,17 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 	return out, nil
 }
 
-// addListedParts adds the parts of an upload to a list, from the one after the number marker.
-func addListedParts(out *s3.ListPartsOutput, u *multipartUpload, marker *int64) {
-	if u.Checksum != "" {
-		out.ChecksumAlgorithm = new(strings.ToUpper(u.Checksum))
-	}
+// newInitiator returns who began an upload.
+func newInitiator() *s3.Initiator { return &s3.Initiator{ID: new(ownerID), DisplayName: new(ownerID)} }
+
+// addListedParts adds the parts of an upload to a list, from the one after its marker. Parts have their checksums if the
+// creator of the upload chose one.
+func addListedParts(out *listPartsOutput, u *multipartUpload) {
+	out.ChecksumAlgorithm = setText(strings.ToUpper(u.Checksum))
+	out.ChecksumType = setText(u.ChecksumType)
 
 	for _, n := range slices.Sorted(maps.Keys(u.Parts)) {
-		if marker != nil && n <= *marker {
+		if n <= *out.PartNumberMarker {
 			continue
 		}
 
@@ -66,23 +75,28 @@ func addListedParts(out *s3.ListPartsOutput, u *multipartUpload, marker *int64) 
 
 		part := u.Parts[n]
 		out.NextPartNumberMarker = &n
-		out.Parts = append(out.Parts, &s3.Part{
-			PartNumber:     &n,
-			ETag:           &part.ETag,
-			Size:           &part.Size,
-			LastModified:   &part.Modified,
-			ChecksumCRC32:  part.checksum("crc32"),
-			ChecksumCRC32C: part.checksum("crc32c"),
-			ChecksumSHA1:   part.checksum("sha1"),
-			ChecksumSHA256: part.checksum("sha256"),
-		})
+		listed := &listedPart{Part: s3.Part{
+			PartNumber:   &n,
+			ETag:         &part.ETag,
+			Size:         &part.Size,
+			LastModified: &part.Modified,
+		}}
+		if u.Checksum != "" {
+			listed.ChecksumCRC32 = part.checksum("crc32")
+			listed.ChecksumCRC32C = part.checksum("crc32c")
+			listed.ChecksumCRC64NVME = part.checksum("crc64nvme")
+			listed.ChecksumSHA1 = part.checksum("sha1")
+			listed.ChecksumSHA256 = part.checksum("sha256")
+		}
+
+		out.Parts = append(out.Parts, listed)
 	}
 }
 
 func (s *Service) listMultipartUploads(
 	ctx context.Context,
 	in *s3.ListMultipartUploadsInput,
-) (*s3.ListMultipartUploadsOutput, error) {
+) (*listMultipartUploadsOutput, error) {
 	if err := s.authorizeObject(ctx, "ListBucketMultipartUploads", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
@@ -92,7 +106,7 @@ func (s *Service) listMultipartUploads(
 		return nil, err
 	}
 
-	out := &s3.ListMultipartUploadsOutput{
+	out := &listMultipartUploadsOutput{ListMultipartUploadsOutput: s3.ListMultipartUploadsOutput{
 		Bucket:         in.Bucket,
 		Prefix:         in.Prefix,
 		EncodingType:   in.EncodingType,
@@ -100,18 +114,21 @@ func (s *Service) listMultipartUploads(
 		UploadIdMarker: orEmpty(in.UploadIdMarker),
 		MaxUploads:     new(int64(limit)),
 		IsTruncated:    new(false),
-	}
+	}}
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
 		addListedUploads(out, b)
 		return nil
 	})
+
+	out.Prefix = encodeListed(in.EncodingType, out.Prefix)
+	out.KeyMarker = encodeListed(in.EncodingType, out.KeyMarker)
 
 	return out, err
 }
 
 // addListedUploads adds the uploads with the prefix of a list to it, in the order of their keys, from the one after
 // the markers.
-func addListedUploads(out *s3.ListMultipartUploadsOutput, b *bucket) {
+func addListedUploads(out *listMultipartUploadsOutput, b *bucket) {
 	ids := slices.SortedFunc(maps.Keys(b.Uploads), func(x, y string) int {
 		if c := strings.Compare(b.Uploads[x].Key, b.Uploads[y].Key); c != 0 {
 			return c
@@ -133,14 +150,19 @@ func addListedUploads(out *s3.ListMultipartUploadsOutput, b *bucket) {
 			break
 		}
 
-		out.NextKeyMarker = encodeListedKey(out.EncodingType, u.Key)
+		out.NextKeyMarker = encodeListed(out.EncodingType, &u.Key)
 		out.NextUploadIdMarker = &id
-		out.Uploads = append(out.Uploads, &s3.MultipartUpload{
-			Key:          out.NextKeyMarker,
-			UploadId:     &id,
-			Initiated:    &u.Started,
-			Owner:        newOwner(),
-			StorageClass: objectVersion{Headers: u.Headers}.storageClass(),
+		out.Uploads = append(out.Uploads, &listedUpload{
+			MultipartUpload: s3.MultipartUpload{
+				Key:               out.NextKeyMarker,
+				UploadId:          &id,
+				Initiated:         &u.Started,
+				Initiator:         newInitiator(),
+				Owner:             newOwner(),
+				StorageClass:      objectVersion{Headers: u.Headers}.storageClass(),
+				ChecksumAlgorithm: setText(strings.ToUpper(u.Checksum)),
+			},
+			ChecksumType: setText(u.ChecksumType),
 		})
 	}
 }

@@ -159,8 +159,8 @@ const maxParts = 10000
 
 func (s *Service) completeMultipartUpload(
 	ctx context.Context,
-	in *s3.CompleteMultipartUploadInput,
-) (*s3.CompleteMultipartUploadOutput, error) {
+	in *completeMultipartUploadInput,
+) (*completeMultipartUploadOutput, error) {
 	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *Service) completeMultipartUpload(
 
 // findCompleted returns the version that an upload became. As in S3, a completed upload can be completed again,
 // with the same answer and no effect, as long as its version exists.
-func (s *Service) findCompleted(in *s3.CompleteMultipartUploadInput) (v objectVersion, ok bool) {
+func (s *Service) findCompleted(in *completeMultipartUploadInput) (v objectVersion, ok bool) {
 	err := s.viewBucket(in.Bucket, func(b *bucket) error {
 		if _, err := b.findUpload(in.UploadId, in.Key); err == nil {
 			return nil
@@ -240,28 +240,32 @@ func (s *Service) findCompleted(in *s3.CompleteMultipartUploadInput) (v objectVe
 // newCompletion returns the answer to the completion of the upload that became a version.
 func newCompletion(
 	ctx context.Context,
-	in *s3.CompleteMultipartUploadInput,
+	in *completeMultipartUploadInput,
 	v objectVersion,
 	expiration *string,
-) *s3.CompleteMultipartUploadOutput {
-	return &s3.CompleteMultipartUploadOutput{
-		Bucket:         in.Bucket,
-		Key:            in.Key,
-		ETag:           &v.ETag,
-		Expiration:     expiration,
-		VersionId:      responseVersionID(v),
-		Location:       new("http://" + wire.HTTPRequest(ctx).Host + "/" + *in.Bucket + "/" + *in.Key),
-		ChecksumCRC32:  v.checksum("crc32"),
-		ChecksumCRC32C: v.checksum("crc32c"),
-		ChecksumSHA1:   v.checksum("sha1"),
-		ChecksumSHA256: v.checksum("sha256"),
+) *completeMultipartUploadOutput {
+	return &completeMultipartUploadOutput{
+		CompleteMultipartUploadOutput: s3.CompleteMultipartUploadOutput{
+			Bucket:         in.Bucket,
+			Key:            in.Key,
+			ETag:           &v.ETag,
+			Expiration:     expiration,
+			VersionId:      responseVersionID(v),
+			Location:       new("http://" + wire.HTTPRequest(ctx).Host + "/" + *in.Bucket + "/" + *in.Key),
+			ChecksumCRC32:  v.checksum("crc32"),
+			ChecksumCRC32C: v.checksum("crc32c"),
+			ChecksumSHA1:   v.checksum("sha1"),
+			ChecksumSHA256: v.checksum("sha256"),
+		},
+		ChecksumCRC64NVME: v.checksum("crc64nvme"),
+		ChecksumType:      v.checksumType(),
 	}
 }
 
 // collectParts returns the parts of an upload in the order of the request, and the version that they become,
 // still without a file.
 func (s *Service) collectParts(
-	in *s3.CompleteMultipartUploadInput,
+	in *completeMultipartUploadInput,
 	asked completion,
 ) (v objectVersion, parts []objectVersion, err error) {
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
@@ -327,8 +331,12 @@ func (s *Service) joinParts(bucket string, v *objectVersion, parts []objectVersi
 const minPartBytes = 5 << 20
 
 // validateParts checks that the parts of a request exist, are in order, and are large enough.
-func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error {
-	if list == nil || len(list.Parts) == 0 {
+func validateParts(list *completedMultipartUpload, u *multipartUpload) error {
+	if list == nil {
+		return newErrorf(invalidRequest, "You must specify at least one part").with()
+	}
+
+	if len(list.Parts) == 0 {
 		return newError(malformedXML)
 	}
 

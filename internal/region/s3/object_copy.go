@@ -22,7 +22,7 @@ import (
 )
 
 // copyObject copies an object to another key, or to its own key with other metadata.
-func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.CopyObjectOutput, error) {
+func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*copyObjectOutput, error) {
 	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
@@ -60,17 +60,21 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 
 	setEncryptionHeaders(ctx, v.Headers)
 
-	return &s3.CopyObjectOutput{
-		CopyObjectResult:    v.copyResult(),
-		Expiration:          expirationOf(s, in.Bucket, *in.Key, v),
-		VersionId:           responseVersionID(v),
-		CopySourceVersionId: responseVersionID(source.version),
+	return &copyObjectOutput{
+		CopyObjectOutput: s3.CopyObjectOutput{
+			Expiration:          expirationOf(s, in.Bucket, *in.Key, v),
+			VersionId:           responseVersionID(v),
+			CopySourceVersionId: responseVersionID(source.version),
+		},
+		CopyObjectResult: v.copyResult(),
 	}, nil
 }
 
 // copyResult returns what S3 tells about a copy.
-func (v objectVersion) copyResult() *s3.CopyObjectResult {
-	out := &s3.CopyObjectResult{ETag: &v.ETag, LastModified: &v.Modified}
+func (v objectVersion) copyResult() *copyObjectResult {
+	out := &copyObjectResult{ChecksumCRC64NVME: v.checksum("crc64nvme"), ChecksumType: v.checksumType()}
+	out.ETag = &v.ETag
+	out.LastModified = &v.Modified
 	out.ChecksumCRC32 = v.checksum("crc32")
 	out.ChecksumCRC32C = v.checksum("crc32c")
 	out.ChecksumSHA1 = v.checksum("sha1")
@@ -190,7 +194,7 @@ func (s *Service) openSource(source foundSource) (*os.File, error) {
 func (s *Service) uploadPartCopy(
 	ctx context.Context,
 	in *s3.UploadPartCopyInput,
-) (*s3.UploadPartCopyOutput, error) {
+) (*uploadPartCopyOutput, error) {
 	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
@@ -226,17 +230,17 @@ func (s *Service) uploadPartCopy(
 		return nil, err
 	}
 
+	if err := s.setUploadHeaders(ctx, in.Bucket, in.Key, in.UploadId); err != nil {
+		return nil, err
+	}
+
 	copied := v.copyResult()
 
-	return &s3.UploadPartCopyOutput{
-		CopySourceVersionId: responseVersionID(source.version),
-		CopyPartResult: &s3.CopyPartResult{
-			ETag:           copied.ETag,
-			LastModified:   copied.LastModified,
-			ChecksumCRC32:  copied.ChecksumCRC32,
-			ChecksumCRC32C: copied.ChecksumCRC32C,
-			ChecksumSHA1:   copied.ChecksumSHA1,
-			ChecksumSHA256: copied.ChecksumSHA256,
+	return &uploadPartCopyOutput{
+		UploadPartCopyOutput: s3.UploadPartCopyOutput{CopySourceVersionId: responseVersionID(source.version)},
+		CopyPartResult: &copyPartResult{
+			CopyPartResult:    s3.CopyPartResult(copied.CopyObjectResult),
+			ChecksumCRC64NVME: copied.ChecksumCRC64NVME,
 		},
 	}, nil
 }

@@ -22,7 +22,7 @@ const maxListedKeys = 1000
 func (s *Service) listObjectsV2(
 	ctx context.Context,
 	in *s3.ListObjectsV2Input,
-) (*s3.ListObjectsV2Output, error) {
+) (*listObjectsV2Output, error) {
 	if err := s.authorizeList(ctx, *in.Bucket, stringValue(in.Prefix)); err != nil {
 		return nil, err
 	}
@@ -32,16 +32,16 @@ func (s *Service) listObjectsV2(
 		return nil, err
 	}
 
-	out := &s3.ListObjectsV2Output{
+	out := &listObjectsV2Output{ListObjectsV2Output: s3.ListObjectsV2Output{
 		Name:              in.Bucket,
-		Prefix:            orEmpty(in.Prefix),
-		Delimiter:         in.Delimiter,
+		Prefix:            encodeListed(in.EncodingType, orEmpty(in.Prefix)),
+		Delimiter:         encodeListed(in.EncodingType, in.Delimiter),
 		EncodingType:      in.EncodingType,
 		MaxKeys:           new(int64(page.limit)),
 		ContinuationToken: in.ContinuationToken,
-		StartAfter:        in.StartAfter,
+		StartAfter:        encodeListed(in.EncodingType, in.StartAfter),
 		IsTruncated:       new(false),
-	}
+	}}
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
 		addListedObjects(out, b, page)
 		return nil
@@ -57,7 +57,7 @@ func (s *Service) listObjectsV2(
 }
 
 // addListedObjects adds the objects and common prefixes of a page to a list.
-func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
+func addListedObjects(out *listObjectsV2Output, b *bucket, page listPage) {
 	out.KeyCount = new(int64(0))
 	if page.limit == 0 {
 		return
@@ -69,21 +69,24 @@ func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
 	)
 
 	for _, e := range entries {
-		key := encodeListedKey(out.EncodingType, e.key)
+		key := encodeListed(out.EncodingType, &e.key)
 		if e.isPrefix {
 			out.CommonPrefixes = append(out.CommonPrefixes, &s3.CommonPrefix{Prefix: key})
 			continue
 		}
 
 		v, _ := b.currentVersion(e.key)
-		out.Contents = append(out.Contents, &s3.Object{
-			Key:          key,
-			ETag:         &v.ETag,
-			Size:         &v.Size,
-			LastModified: &v.Modified,
-			StorageClass: v.storageClass(),
+		out.Contents = append(out.Contents, &listedObject{
+			Object: s3.Object{
+				Key:          key,
+				ETag:         &v.ETag,
+				Size:         &v.Size,
+				LastModified: &v.Modified,
+				StorageClass: v.storageClass(),
 
-			ChecksumAlgorithm: v.listedChecksums(),
+				ChecksumAlgorithm: v.listedChecksums(),
+			},
+			ChecksumType: v.checksumType(),
 		})
 	}
 
@@ -119,13 +122,13 @@ func orEmpty(text *string) *string {
 	return text
 }
 
-// encodeListedKey returns a key in the encoding that a list request asks for: none, or "url".
-func encodeListedKey(encodingType *string, key string) *string {
-	if stringValue(encodingType) == s3.EncodingTypeUrl {
-		key = strings.ReplaceAll(url.QueryEscape(key), "%2F", "/")
+// encodeListed returns a key, prefix or marker in the encoding that a list request asks for: none, or "url".
+func encodeListed(encodingType, text *string) *string {
+	if text == nil || stringValue(encodingType) != s3.EncodingTypeUrl {
+		return text
 	}
 
-	return &key
+	return new(strings.ReplaceAll(url.QueryEscape(*text), "%2F", "/"))
 }
 
 // newListPage returns the page that a list request asks for.

@@ -9,7 +9,7 @@ import (
 )
 
 // listObjects is the first version of ListObjects, whose pages continue after a key instead of a token.
-func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3.ListObjectsOutput, error) {
+func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*listObjectsOutput, error) {
 	out, err := s.listObjectsV2(ctx, &s3.ListObjectsV2Input{
 		Bucket:       in.Bucket,
 		Prefix:       in.Prefix,
@@ -23,16 +23,18 @@ func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3
 		return nil, err
 	}
 
-	page := &s3.ListObjectsOutput{
-		Name:           out.Name,
-		Prefix:         out.Prefix,
-		Delimiter:      out.Delimiter,
-		EncodingType:   out.EncodingType,
-		MaxKeys:        out.MaxKeys,
-		Marker:         orEmpty(in.Marker),
-		IsTruncated:    out.IsTruncated,
-		Contents:       out.Contents,
-		CommonPrefixes: out.CommonPrefixes,
+	page := &listObjectsOutput{
+		ListObjectsOutput: s3.ListObjectsOutput{
+			Name:           out.Name,
+			Prefix:         out.Prefix,
+			Delimiter:      out.Delimiter,
+			EncodingType:   out.EncodingType,
+			MaxKeys:        out.MaxKeys,
+			Marker:         encodeListed(in.EncodingType, orEmpty(in.Marker)),
+			IsTruncated:    out.IsTruncated,
+			CommonPrefixes: out.CommonPrefixes,
+		},
+		Contents: out.Contents,
 	}
 	if isTrue(out.IsTruncated) {
 		last := ""

@@ -141,8 +141,7 @@ var policyPrincipal = regexp.MustCompile(
 	`^(\*|[0-9]{12}|arn:aws[a-z-]*:(iam::[0-9]{12}:(root|(user|role)/[^*?]+)|sts::[0-9]{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+))$`,
 )
 
-// isNoPrincipal reports whether a text is neither everyone nor an account, a role, a user or a session. Whether it exists is
-// not checked.
+// isNoPrincipal reports whether a text is neither everyone nor an account, a role, a user or a session.
 func isNoPrincipal(name string) bool {
 	return !policyPrincipal.MatchString(name)
 }

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
@@ -34,6 +35,9 @@ type Config struct {
 	Now     func() time.Time // the region's clock
 	// Identities evaluates the caller's own policies. If it is nil, bucket policies are not evaluated either.
 	Identities IdentityEvaluator
+	// MissingPrincipal returns a user or role that a bucket policy names and that does not exist; ok is false if there is
+	// none. If it is nil, all exist.
+	MissingPrincipal func(p authz.Policy) (arn string, ok bool)
 	// KMS authorizes the use of KMS keys. If it is nil, every caller may use every key.
 	KMS KeyService
 }

@@ -16,7 +16,7 @@ import (
 func (s *Service) listObjectVersions(
 	ctx context.Context,
 	in *s3.ListObjectVersionsInput,
-) (*s3.ListObjectVersionsOutput, error) {
+) (*listObjectVersionsOutput, error) {
 	check := wire.AccessCheck{
 		Action:   "s3:ListBucketVersions",
 		Resource: "arn:aws:s3:::" + *in.Bucket,
@@ -39,7 +39,7 @@ func (s *Service) listObjectVersions(
 		)
 	}
 
-	out := &s3.ListObjectVersionsOutput{
+	out := &listObjectVersionsOutput{ListObjectVersionsOutput: s3.ListObjectVersionsOutput{
 		Name:            in.Bucket,
 		Prefix:          orEmpty(in.Prefix),
 		KeyMarker:       orEmpty(in.KeyMarker),
@@ -47,17 +47,20 @@ func (s *Service) listObjectVersions(
 		EncodingType:    in.EncodingType,
 		IsTruncated:     new(false),
 		MaxKeys:         new(int64(limit)),
-	}
+	}}
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
 		addListedKeys(out, b)
 		return nil
 	})
 
+	out.Prefix = encodeListed(in.EncodingType, out.Prefix)
+	out.KeyMarker = encodeListed(in.EncodingType, out.KeyMarker)
+
 	return out, err
 }
 
 // addListedKeys adds the versions of the keys with the prefix of a list to it, from the one after its markers.
-func addListedKeys(out *s3.ListObjectVersionsOutput, b *bucket) {
+func addListedKeys(out *listObjectVersionsOutput, b *bucket) {
 	left := int(*out.MaxKeys)
 	lastKey := ""
 	lastID := ""
@@ -75,7 +78,7 @@ func addListedKeys(out *s3.ListObjectVersionsOutput, b *bucket) {
 			if left == 0 {
 				if *out.MaxKeys > 0 {
 					out.IsTruncated = new(true)
-					out.NextKeyMarker = encodeListedKey(out.EncodingType, lastKey)
+					out.NextKeyMarker = encodeListed(out.EncodingType, &lastKey)
 					out.NextVersionIdMarker = &lastID
 				}
 
@@ -92,7 +95,7 @@ func addListedKeys(out *s3.ListObjectVersionsOutput, b *bucket) {
 
 // versionsAfter returns the versions of a key, with empty ones in place of those that come before the markers of
 // a list.
-func versionsAfter(versions []objectVersion, key string, out *s3.ListObjectVersionsOutput) []objectVersion {
+func versionsAfter(versions []objectVersion, key string, out *listObjectVersionsOutput) []objectVersion {
 	if key != *out.KeyMarker || *out.KeyMarker == "" {
 		return versions
 	}
@@ -106,8 +109,8 @@ func versionsAfter(versions []objectVersion, key string, out *s3.ListObjectVersi
 }
 
 // addListedVersion adds a version or a delete marker of a key to a list.
-func addListedVersion(out *s3.ListObjectVersionsOutput, key string, v objectVersion, latest bool) {
-	listed := encodeListedKey(out.EncodingType, key)
+func addListedVersion(out *listObjectVersionsOutput, key string, v objectVersion, latest bool) {
+	listed := encodeListed(out.EncodingType, &key)
 	if v.Marker {
 		out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{
 			Key:          listed,
@@ -120,15 +123,18 @@ func addListedVersion(out *s3.ListObjectVersionsOutput, key string, v objectVers
 		return
 	}
 
-	out.Versions = append(out.Versions, &s3.ObjectVersion{
-		Key:               listed,
-		VersionId:         &v.ID,
-		IsLatest:          &latest,
-		LastModified:      &v.Modified,
-		ETag:              &v.ETag,
-		Size:              &v.Size,
-		StorageClass:      v.storageClass(),
-		Owner:             newOwner(),
-		ChecksumAlgorithm: v.listedChecksums(),
+	out.Versions = append(out.Versions, &listedVersion{
+		ObjectVersion: s3.ObjectVersion{
+			Key:               listed,
+			VersionId:         &v.ID,
+			IsLatest:          &latest,
+			LastModified:      &v.Modified,
+			ETag:              &v.ETag,
+			Size:              &v.Size,
+			StorageClass:      v.storageClass(),
+			Owner:             newOwner(),
+			ChecksumAlgorithm: v.listedChecksums(),
+		},
+		ChecksumType: v.checksumType(),
 	})
 }

@@ -178,13 +178,19 @@ func (c *shapeComparison) compareStructures(t reflect.Type, shape *botocoreShape
 	}
 }
 
-// membersOf returns the members of a struct and of the shapes that it embeds.
+// membersOf returns the members of a struct and of the shapes that it embeds. Those of the struct itself replace others
+// of the same name.
 func membersOf(t reflect.Type) []reflect.StructField {
 	var out []reflect.StructField
 	for f := range t.Fields() {
 		switch {
 		case f.Anonymous:
-			out = append(out, membersOf(f.Type)...)
+			for _, member := range membersOf(f.Type) {
+				if own, _ := t.FieldByName(member.Name); len(own.Index) > 1 {
+					out = append(out, member)
+				}
+			}
+
 		case f.IsExported():
 			out = append(out, f)
 		}

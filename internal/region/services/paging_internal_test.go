@@ -204,7 +204,8 @@ func addWrites(written map[string]bool, files []*ast.File, info *types.Info) {
 	}
 }
 
-// shapeName returns the package and the operation of an answer of the SDK; empty for any other type.
+// shapeName returns the package and the operation of an answer of the SDK, or of a service's own with more members;
+// empty for any other type.
 func shapeName(t types.Type) string {
 	if t == nil {
 		return ""
@@ -215,12 +216,18 @@ func shapeName(t types.Type) string {
 	}
 
 	named, ok := t.(*types.Named)
-	if !ok || named.Obj().Pkg() == nil || !strings.HasPrefix(named.Obj().Pkg().Path(), sdkPath) {
+	if !ok || named.Obj().Pkg() == nil {
+		return ""
+	}
+
+	from := named.Obj().Pkg().Path()
+	if !strings.HasPrefix(from, sdkPath) && !strings.HasPrefix(from, modulePath) {
 		return ""
 	}
 
 	name := named.Obj().Name()
-	if name == "SimulatePolicyResponse" { // it is shared by two operations, of which the region has one
+	name = strings.ToUpper(name[:1]) + name[1:] // a service's own is not exported
+	if name == "SimulatePolicyResponse" {       // it is shared by two operations, of which the region has one
 		name = "SimulatePrincipalPolicyResponse"
 	}
 

@@ -316,9 +316,16 @@ func (s *Services) buildIdentity() (err error) {
 		State:      s.cfg.State,
 		Now:        s.cfg.Now,
 		Identities: s.IAM,
+
+		MissingPrincipal: s.missingPrincipal,
 	})
 
 	return err
+}
+
+// missingPrincipal returns a user or role that a policy names and that does not exist.
+func (s *Services) missingPrincipal(p authz.Policy) (arn string, ok bool) {
+	return iam.MissingPrincipal(s.IAM, p)
 }
 
 // instanceProfiles adapts IAM to what EC2 asks about instance profiles.
@@ -387,6 +394,7 @@ func (s *Services) buildLoadBalancing() (err error) {
 		ProvisioningDelay: s.cfg.Faults.ProvisioningDelay,
 		State:             s.cfg.State,
 		Cloud:             s.EC2,
+		HasVPC:            func(id string) bool { return ec2.HasVPC(s.EC2, id) },
 		Loopback:          s.cfg.Loopback,
 		MaxBalancers:      s.cfg.MaxLoadBalancers,
 		Log:               s.cfg.Log,

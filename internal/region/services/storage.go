@@ -19,6 +19,8 @@ func (s *Services) buildStorage() (err error) {
 		Now:        s.cfg.Now,
 		Identities: s.IAM,
 		KMS:        s.KMS,
+
+		MissingPrincipal: s.missingPrincipal,
 	})
 	if err != nil {
 		return err

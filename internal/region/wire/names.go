@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -53,6 +54,10 @@ func checkRESTNames(r *http.Request, route Route, t reflect.Type) error {
 func locatedNames(t reflect.Type) map[string]bool {
 	known := map[string]bool{}
 	for f := range t.Fields() {
+		if f.Anonymous { // see eachMember
+			maps.Copy(known, locatedNames(f.Type))
+		}
+
 		tag := f.Tag
 		switch tag.Get("location") {
 		case "querystring":

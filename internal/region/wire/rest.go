@@ -282,11 +282,9 @@ func hasBodyMembers(v reflect.Value) bool {
 }
 
 func setRESTHeaders(h http.Header, v reflect.Value) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		member := v.Field(i)
-		if !f.IsExported() || isUnset(member) {
-			continue
+	_ = eachMember(v, func(f reflect.StructField, member reflect.Value) error { // never fails
+		if isUnset(member) {
+			return nil
 		}
 
 		name := f.Tag.Get("locationName")
@@ -304,5 +302,7 @@ func setRESTHeaders(h http.Header, v reflect.Value) {
 				}
 			}
 		}
-	}
+
+		return nil
+	})
 }

@@ -44,7 +44,8 @@ func shapeKindOf(t reflect.Type) shapeKind {
 }
 
 // eachMember calls do for each exported member of the struct v, and for those of the shape that it embeds: a service adds
-// members that aws-sdk-go v1 does not have to one of its shapes. It stops at the first error and returns it.
+// members that aws-sdk-go v1 does not have to one of its shapes, or replaces those of the same name. It stops at the first
+// error and returns it.
 func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.Value) error) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -53,7 +54,14 @@ func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.V
 		}
 
 		if f.Anonymous {
-			if err := eachMember(v.Field(i), do); err != nil {
+			err := eachMember(v.Field(i), func(f reflect.StructField, member reflect.Value) error {
+				if own, _ := v.Type().FieldByName(f.Name); len(own.Index) == 1 {
+					return nil // replaced
+				}
+
+				return do(f, member)
+			})
+			if err != nil {
 				return err
 			}
 

@@ -278,9 +278,7 @@ func (s Scope) fnSplit(arg any) (any, error) {
 
 	delimiter, text, ok := stringPair(list)
 	if !ok || delimiter == "" {
-		return nil, ErrorInTemplate(
-			"every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.",
-		)
+		return nil, errMalformedSplit()
 	}
 
 	out := []any{}
@@ -344,7 +342,7 @@ func (s Scope) fnEquals(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 2 {
-		return nil, ErrorInTemplate("Fn::Equals requires a list argument with two elements.")
+		return nil, errMalformedEquals()
 	}
 
 	return CanonicalText(list[0]) == CanonicalText(list[1]), nil

@@ -11,9 +11,7 @@ import (
 )
 
 func (s Scope) fnJoin(arg any) (any, error) {
-	bad := ErrorInTemplate(
-		"every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.",
-	)
+	bad := errMalformedJoin()
 	list, _ := arg.([]any)
 	if len(list) != 2 {
 		return nil, bad
@@ -68,11 +66,8 @@ func stringsOrUnknown(v any, bad error) ([]string, error) {
 
 func (s Scope) evalBools(name string, arg any) ([]bool, error) {
 	list, _ := arg.([]any)
-	if len(list) < 2 || len(list) > 10 {
-		return nil, ErrorInTemplate(
-			"every %s object requires a list of at least 2 and at most 10 boolean parameters.",
-			name,
-		)
+	if len(list) < minBooleans || len(list) > maxBooleans {
+		return nil, errMalformedBooleans(name)
 	}
 
 	var out []bool
@@ -102,7 +97,7 @@ func (s Scope) fnOr(arg any) (any, error) {
 func (s Scope) fnNot(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 1 {
-		return nil, ErrorInTemplate("every Fn::Not object requires one boolean parameter.")
+		return nil, errMalformedNot()
 	}
 
 	b, err := s.evalBool(list[0])
@@ -118,9 +113,7 @@ func (s Scope) fnFindInMap(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 3 {
-		return nil, ErrorInTemplate(
-			"every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value",
-		)
+		return nil, errMalformedFindInMap()
 	}
 
 	var at [3]string
@@ -130,7 +123,7 @@ func (s Scope) fnFindInMap(arg any) (any, error) {
 
 	out, ok := s.Template.Mappings[at[0]][at[1]][at[2]]
 	if !ok {
-		return nil, ErrorInTemplate("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
+		return nil, errNoMapping(at)
 	}
 
 	return out, nil

@@ -9,9 +9,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// checkFunctions refuses malformed Fn::GetAtt, Fn::Select and Fn::If, wherever they are: also in the branches of Fn::If that
-// are not taken, which are never evaluated.
+// checkFunctions refuses malformed functions, wherever they are: also in the branches of Fn::If that are not taken, which are
+// never evaluated.
 func (t *Template) checkFunctions() error {
+	if err := t.checkFunctionsIn(t.Conditions); err != nil {
+		return err
+	}
+
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		if err := t.checkFunctionsIn([]any{r.Properties, r.CreationPolicy, r.UpdatePolicy}); err != nil {
@@ -65,7 +69,7 @@ func (t *Template) checkFunction(name string, arg any) error {
 		return t.checkIf(arg)
 	}
 
-	return nil
+	return t.checkArguments(name, arg)
 }
 
 // checkGetAtt checks the argument of Fn::GetAtt: RESOURCE.ATTRIBUTE, or a list of both. The attribute may be a function.

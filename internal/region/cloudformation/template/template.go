@@ -230,7 +230,13 @@ func (t *Template) readMapping(name string, v any) error {
 	for key, second := range top {
 		m, ok := second.(Object)
 		if !ok {
-			return FormatError("Every Mappings attribute must be a String or a List: %s.%s", name, key)
+			return FormatError("Every Mappings member %s must be a map", key)
+		}
+
+		for _, value := range m {
+			if !isMappingValue(value) {
+				return FormatError("Every Mappings attribute must be a String or a List.")
+			}
 		}
 
 		t.Mappings[name][key] = m
@@ -239,14 +245,32 @@ func (t *Template) readMapping(name string, v any) error {
 	return nil
 }
 
+// isMappingValue reports whether a mapping can have a value: a text or a list of texts.
+func isMappingValue(v any) bool {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+
+	return !slices.ContainsFunc(list, func(e any) bool {
+		_, isText := ScalarText(e)
+		return !isText
+	})
+}
+
 func (t *Template) readOutput(name string, v any) error {
 	m, ok := v.(Object)
 	if !ok {
 		return FormatError("Every Outputs member must contain a Value object")
 	}
 
-	o := OutputSpec{Value: m["Value"]}
-	if o.Value == nil {
+	value, set := m["Value"]
+	if set && value == nil {
+		return ValidationError("[/Outputs/%s/Value] 'null' values are not allowed in templates", name)
+	}
+
+	o := OutputSpec{Value: value}
+	if !set {
 		return FormatError("Every Outputs member must contain a Value object")
 	}
 
