@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long robustness robustness-machines etcd-proof moto-suite conformance lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness robustness-machines etcd-proof addons-proof moto-suite conformance lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -47,6 +47,21 @@ etcd-proof: ## the long proofs about etcd (docs/testing.md lists them): 10,000 h
 	@$(MAKE) --no-print-directory robustness-machines
 	@$(MAKE) --no-print-directory e2e E2E_TIMEOUT=300m E2E_RUN='$(ETCD_E2E)'
 
+# What proves add-ons: their packages, the rights of channels, and what controllers do on machines.
+ADDONS = ./internal/manifest ./internal/machine/addon/... ./internal/cluster/addons/... ./internal/lib/guardedhttp ./internal/lib/signing ./internal/lib/oidcdiscovery
+ADDONS_RIGHTS = Addon|Channel|Account|Pods|Issuer|Tokens|Documents|Controller|Provisioner|EBS|GroupScaler|Karpenter|CNI|CertManager|ExternalDNS|Traefik|MetricsGate|NoEscalation
+ADDONS_E2E = TestSpine|TestControllers|TestIngress|TestLoadBalancerServices|TestExternalCloudProvider|TestMonitoring|TestVPCCNI|Karpenter|TestAddonTutorial
+addons-proof: build ## the proofs about add-ons (docs/testing.md lists them): packages and fuzzing, rights of channels, other tools, NetworkPolicies, controllers on machines; some hours
+	@SLIPWAY_LONG=1 SLIPWAY_E2E=require go test -count=1 -v -timeout 60m $(ADDONS)
+	@go test -count=1 -v -run Properties ./internal/machine/addon/bundle -rapid.checks=10000
+	@SLIPWAY_E2E=require go test -count=1 -v -timeout 60m -run 'Addon|Channel|Source|RealControlPlane' ./internal/machine/agent
+	@SLIPWAY_E2E=require go test -count=1 -v -timeout 60m -run 'TestAddonScripts' ./internal/cli
+	@SLIPWAY_E2E=require go test -count=1 -v -timeout 60m -run '$(ADDONS_RIGHTS)' ./test/attack
+	@set -o pipefail; SLIPWAY_BENCH=1 go test -count=1 -v -timeout 60m -run TestAddonTools ./test/bench | grep -v '^==='
+	@FUZZ=addon hack/fuzz.sh
+	@$(MAKE) --no-print-directory e2e E2E_TIMEOUT=300m E2E_RUN='$(ADDONS_E2E)'
+	@$(MAKE) --no-print-directory conformance SUITE=NetworkPolicy
+
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)
 
@@ -74,7 +89,7 @@ packages-check: ## build the packages twice, at two paths, and compare them byte
 bench: build ## benchmarks; results belong in docs/benchmarks.md
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 	@set -o pipefail; SLIPWAY_BENCH=1 go test -count=1 -v -timeout 30m -run 'TestCriticalPath|TestThrottledApplyConverges|TestWhatIsNotSeenYet|TestScale' ./test/engine | grep -E '^(COUNT|---|FAIL|ok|panic)'
-	@set -o pipefail; SLIPWAY_BENCH=1 KOPS='$(if $(KOPS),$(abspath $(KOPS)))' go test -count=1 -v -timeout 30m -run 'TestTable|TestWidePlan|TestDemo' ./test/bench | grep -v '^==='
+	@set -o pipefail; SLIPWAY_BENCH=1 KOPS='$(if $(KOPS),$(abspath $(KOPS)))' go test -count=1 -v -timeout 30m -run 'TestTable|TestWidePlan|TestDemo|TestAddonTools' ./test/bench | grep -v '^==='
 
 demo: build deps ## local region, a real highly available cluster, kubectl get nodes
 	@bin/slipway demo --yes

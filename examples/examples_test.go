@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +83,29 @@ func TestChannelsAreValid(t *testing.T) {
 			if strings.Contains(string(objects), " image: ") && !strings.Contains(string(objects), ":v"+a.Version) {
 				t.Errorf("%s: no image of version %s", file, a.Version)
 			}
+		}
+	}
+}
+
+// TestUnbuiltVolumeImagesHaveDigests: nothing here has run the images of the channel of volumes, so their content is pinned, not their tags alone.
+func TestUnbuiltVolumeImagesHaveDigests(t *testing.T) {
+	pinned := regexp.MustCompile(`^\s+image: \$\{IMAGES\}registry\.k8s\.io/[a-z0-9/-]+:v[0-9.]+@sha256:[0-9a-f]{64}$`)
+	for _, file := range []string{"addons/aws-ebs-csi-driver.yaml", "addons/snapshot-controller.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := 0
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, " image: ") {
+				images++
+				if !pinned.MatchString(strings.TrimRight(line, "\n")) {
+					t.Errorf("%s: not pinned by digest:%s", file, line)
+				}
+			}
+		}
+		if images == 0 {
+			t.Errorf("%s has no image", file)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZTIME each.
+# Runs every fuzz target for FUZZTIME each; with FUZZ=WORD those of files whose path has the word.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${FUZZTIME:-10s}
@@ -13,7 +13,7 @@ run_target() {
   grep -q 'context deadline exceeded' <<<"$output" && ! grep -qE 'Failing input written|panic:' <<<"$output"
 }
 
-grep -rl --include='*_test.go' '^func Fuzz' internal api 2>/dev/null | sort | while read -r f; do
+grep -rl --include='*_test.go' '^func Fuzz' internal api 2>/dev/null | grep -F -- "${FUZZ:-}" | sort | while read -r f; do
   grep -o '^func Fuzz[A-Za-z0-9_]*' "$f" | sed 's/^func //' | while read -r name; do
     echo "fuzz ./$(dirname "$f") $name $time" >&2
     run_target "./$(dirname "$f")" "$name"

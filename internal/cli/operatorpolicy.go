@@ -26,6 +26,7 @@ func newIAMCommand(a *app) *cobra.Command {
 		newBoundaryCommand(a),
 		newServiceAccountCommand(a),
 		newInitDiscoveryCommand(a),
+		newRotateTokenKeyCommand(a),
 	)
 }
 

@@ -128,7 +128,8 @@ func (r *reader) check(document string, c tutorials.Command) {
 	fmt.Fprintf(&r.script, "$ %s\n%s\n", c.Text, out)
 	r.t.Logf("%s:%d: %s (%s)", document, c.Line, c.Text, time.Since(start).Round(100*time.Millisecond))
 	showsError := slices.ContainsFunc(c.Output, func(s string) bool { return strings.Contains(strings.ToLower(s), "error:") })
-	mayChange := strings.Contains(c.Text, "slipway plan") || strings.Contains(c.Text, "slipway diff")
+	mayChange := strings.Contains(c.Text, "slipway plan") || strings.Contains(c.Text, "slipway diff") ||
+		strings.Contains(c.Text, "slipway addons diff")
 	switch {
 	case showsError && code == 0:
 		r.t.Errorf("%s:%d: %s: the document shows an error, and it succeeded\n%s", document, c.Line, c.Text, out)
@@ -351,4 +352,13 @@ func TestWithCloudFormation(t *testing.T) {
 	r := newReader(t, root, env)
 	defer r.saveTranscript("with-cloudformation.txt")
 	r.follow("docs/tutorials/with-cloudformation.md")
+}
+
+// TestAddonTutorial follows docs/tutorials/addons.md with real machines.
+func TestAddonTutorial(t *testing.T) {
+	root, env := machinesEnv(t)
+	checkTree(t)
+	r := newReader(t, root, env)
+	defer r.saveTranscript("addons.txt")
+	r.follow("docs/tutorials/addons.md")
 }

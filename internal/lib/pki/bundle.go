@@ -3,11 +3,13 @@
 package pki
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,6 +35,24 @@ type Bundle struct {
 	ServiceAccount Key
 	// Encryption is the key from which the encryption key of Secrets in etcd is derived.
 	Encryption Key
+
+	accepted string // the public keys that verify ServiceAccount tokens, as PEM; empty: that of ServiceAccount alone
+}
+
+// verifiesTokens reports whether a private key (PEM) is a ServiceAccount key whose tokens the cluster accepts.
+func (b Bundle) verifiesTokens(name string, keyPEM []byte) bool {
+	if name != ServiceAccountKey {
+		return false
+	}
+
+	key, err := ParseKey(name, keyPEM)
+	if err != nil {
+		return false
+	}
+
+	public, err := key.PublicPEM()
+
+	return err == nil && slices.Contains(splitPublicKeys(b.accepted), string(public))
 }
 
 // PublicPart returns the part of the bundle that contains no secrets.
@@ -42,7 +62,7 @@ func (b Bundle) PublicPart() (PublicBundle, error) {
 		return PublicBundle{}, err
 	}
 
-	p := PublicBundle{CAs: map[string]string{}, ServiceAccountKeys: string(sa)}
+	p := PublicBundle{CAs: map[string]string{}, ServiceAccountKeys: cmp.Or(b.accepted, string(sa))}
 	for name, ca := range b.CAs {
 		p.CAs[name] = string(ca.CertsPEM())
 	}
@@ -206,7 +226,7 @@ func assembleBundle(cluster string, public PublicBundle, key func(name string) (
 		return Bundle{}, err
 	}
 
-	b := Bundle{Cluster: cluster, CAs: map[string]CA{}}
+	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, accepted: public.ServiceAccountKeys}
 
 	for i, name := range names {
 		var err error

@@ -35,6 +35,8 @@ func PublishMachineKeys(
 	}
 
 	missing, err := findUnpublished(keys, have, b.Cluster, func(sec machineKey) (bool, error) {
+		sec.mayFollow = b.verifiesTokens
+
 		return isMachineKeyPublished(ctx, machine, sealer, sec)
 	})
 	if err != nil || len(missing) == 0 {
@@ -155,6 +157,8 @@ type machineKey struct {
 	cluster, name string
 	keyPEM        []byte
 	exists        bool // the machine store already contains an object for it
+	// mayFollow reports whether the key may take the place of another private key (PEM) of its name; nil: of none.
+	mayFollow func(name string, keyPEM []byte) bool
 }
 
 // isMachineKeyPublished reports whether the machine store contains the key. It returns false for an
@@ -175,9 +179,13 @@ func isMachineKeyPublished(
 	old, err := sealer.Open(ctx, o.Body, MachineKeyContext(sec.cluster))
 	name, text := cutName(old)
 	same := bytes.Equal(text, sec.keyPEM)
+	isFormer := err == nil && !same && sec.mayFollow != nil && sec.mayFollow(sec.name, text)
 	clear(old)
 
 	switch {
+	case isFormer: // keys are rotated
+		return false, nil
+
 	case err == nil && !same:
 		return false, diag.WithHint(
 			fmt.Errorf("%s/%s contains the key of another cluster %s", machine.URL(), objectKey, sec.cluster),
