@@ -413,6 +413,12 @@ type Etcd struct {
 	// others in EC2. With DNS, they look up the records _etcd-server-ssl._tcp and _etcd-client-ssl._tcp of the private hosted
 	// zone CLUSTER.internal, which a Lambda function keeps up to date.
 	Discovery string `json:"discovery,omitempty"`
+
+	// DiscoveryEvents are the ways in which that function learns of launched and terminated machines of the control plane:
+	// EventBridge, SNS or both. With EventBridge, a rule matches the events of the Auto Scaling groups. With SNS, the groups
+	// send notifications to a topic of the cluster, to which the function is subscribed. With both, one is enough. The function
+	// also runs every 5 minutes. For DNS only.
+	DiscoveryEvents []string `json:"discoveryEvents,omitempty"`
 }
 
 // RecreateVolumesNever is the value of Etcd.RecreateVolumesAfter with which only 'slipway apply --recreate-lost-volumes' creates
@@ -429,6 +435,12 @@ func RecreatesVolumes(e Etcd, slots int) bool {
 const (
 	EtcdDiscoveryTags = "Tags"
 	EtcdDiscoveryDNS  = "DNS"
+)
+
+// The values in Etcd.DiscoveryEvents.
+const (
+	EtcdEventsEventBridge = "EventBridge"
+	EtcdEventsSNS         = "SNS"
 )
 
 // EtcdZone returns the name of the private hosted zone in which the members of a cluster's etcd have their constant names. The

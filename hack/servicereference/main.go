@@ -37,7 +37,7 @@ type upstreamResource struct {
 func services() []string {
 	return []string{
 		"autoscaling", "cloudformation", "ec2", "ecr", "elasticloadbalancing", "events", "iam", "kms", "lambda", "logs", "route53", "s3",
-		"servicequotas", "ssm", "ssmmessages", "sts", "tag",
+		"servicequotas", "sns", "ssm", "ssmmessages", "sts", "tag",
 	}
 }
 

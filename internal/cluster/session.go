@@ -13,6 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
@@ -154,30 +155,47 @@ func mayHaveZones(set manifest.Set) bool {
 	return manifest.HasDNS(set.Cluster.Spec) || model.UsesEtcdDNS(set.Cluster.Spec)
 }
 
-// findFunction lets the session's cloud read the function that keeps DNS records, if the cluster has one or may have one: by
-// its manifests, or by what was applied last.
+// findFunction lets the session's cloud read the function that keeps DNS records, and the topic that triggers it, if the
+// cluster has them or may have them: by its manifests, or by what was applied last.
 func findFunction(ctx context.Context, session *Session, s store.Store, set manifest.Set) {
 	isLost := set.Cluster.Kind == ""
-	if isLost || model.UsesEtcdDNS(set.Cluster.Spec) || hadFunction(ctx, s, session.Name) {
+	findsFunction := isLost || model.UsesEtcdDNS(set.Cluster.Spec)
+	findsTopic := isLost || model.UsesEtcdTopic(set.Cluster.Spec)
+
+	if !findsFunction || !findsTopic {
+		applied, _, err := clusterstate.ReadLastApplied(ctx, s, session.Name)
+		if err == nil { // else the next apply overwrites it
+			findsFunction = findsFunction || hadFunction(applied, session.Name)
+			findsTopic = findsTopic || hadTopic(applied)
+		}
+	}
+
+	if findsFunction {
 		session.Cloud.FindFunction(model.FunctionName(session.Name), !isLost)
+	}
+
+	if findsTopic {
+		session.Cloud.FindTopic(model.FunctionName(session.Name), !isLost)
 	}
 }
 
-// hadFunction reports whether the last apply, or an attempt of one since then, created a function.
-func hadFunction(ctx context.Context, s store.Store, name string) bool {
-	applied, _, err := clusterstate.ReadLastApplied(ctx, s, name)
-	if err != nil { // the next apply overwrites it
-		return false
-	}
-
+// hadFunction reports whether the last apply of a cluster, or an attempt of one since then, created a function.
+func hadFunction(applied plan.LastApplied, name string) bool {
 	isCode := func(key string) bool { return strings.HasPrefix(key, node.FunctionPrefix(name)) }
-	if slices.ContainsFunc(applied.Objects, isCode) {
-		return true
-	}
 
-	attempted, _ := manifest.Parse([]byte(applied.Attempted)) // manifests that are not valid were never applied
+	return slices.ContainsFunc(applied.Objects, isCode) || usesEvents(applied.Attempted, model.UsesEtcdDNS)
+}
 
-	return applied.Attempted != "" && model.UsesEtcdDNS(attempted.Cluster.Spec)
+// hadTopic reports whether the last apply, or an attempt of one since then, created a topic that triggers the function.
+func hadTopic(applied plan.LastApplied) bool {
+	return usesEvents(applied.Manifests, model.UsesEtcdTopic) || usesEvents(applied.Attempted, model.UsesEtcdTopic)
+}
+
+// usesEvents reports whether recorded manifests use something. Manifests that are not valid were never applied.
+func usesEvents(manifests string, uses func(v1alpha1.ClusterSpec) bool) bool {
+	set, _ := manifest.Parse([]byte(manifests))
+
+	return manifests != "" && uses(set.Cluster.Spec)
 }
 
 // ensureLock is called before each AWS call that may change something.

@@ -195,6 +195,7 @@ func clusterDefaultRules() []DefaultRule {
 			defaultNewVolumes,
 		),
 		newTextRule("spec.etcd.discovery", v1alpha1.EtcdDiscoveryTags, func(c *spec) *string { return &c.Etcd.Discovery }),
+		newClusterRule("spec.etcd.discoveryEvents", "EventBridge if spec.etcd.discovery is DNS", defaultDiscoveryEvents),
 	}
 }
 

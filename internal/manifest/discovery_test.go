@@ -42,3 +42,36 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 }
+
+// TestDiscoveryEvents checks what may trigger the function that keeps the records.
+func TestDiscoveryEvents(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		discovery string
+		events    []string
+		set       string // with defaults
+		want      string
+	}{
+		{"DNS", nil, "EventBridge", ""},
+		{"Tags", nil, "", ""},
+		{"DNS", []string{"SNS"}, "SNS", ""},
+		{"DNS", []string{"EventBridge", "SNS"}, "EventBridge SNS", ""},
+		{"DNS", []string{"sns"}, "sns", `spec.etcd.discoveryEvents[0] "sns": is not one of EventBridge, SNS`},
+		{"DNS", []string{"SNS", "SNS"}, "SNS SNS", `spec.etcd.discoveryEvents[1] "SNS": duplicates discoveryEvents[0]`},
+		{"Tags", []string{"SNS"}, "SNS", `spec.etcd.discoveryEvents "SNS": is only for discovery by DNS`},
+		{"", []string{"SNS"}, "SNS", `spec.etcd.discoveryEvents "SNS": is only for discovery by DNS`},
+	} {
+		set, _ := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
+		set.Cluster.Spec.Etcd.Discovery = c.discovery
+		set.Cluster.Spec.Etcd.DiscoveryEvents = c.events
+		set = manifest.Default(set)
+		fs := manifest.Validate(set)
+		if c.want == "" && len(fs) > 0 || c.want != "" && (len(fs) != 1 || !strings.Contains(fs[0].String(), c.want)) {
+			t.Errorf("%+v: %v", c, fs)
+		}
+
+		if have := strings.Join(set.Cluster.Spec.Etcd.DiscoveryEvents, " "); have != c.set {
+			t.Errorf("%+v: with defaults the events are %q", c, have)
+		}
+	}
+}

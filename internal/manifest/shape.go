@@ -79,6 +79,7 @@ func etcdShape() v1alpha1.Etcd {
 		Backup:              backupShape(),
 		QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
 		Discovery:           "x",
+		DiscoveryEvents:     []string{"x"},
 
 		RecreateVolumesAfter: "x",
 	}

@@ -3,7 +3,9 @@
 package manifest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
@@ -12,12 +14,39 @@ import (
 // instances end with ec2.internal in us-east-1 and with REGION.compute.internal elsewhere.
 func internalZonesOfAWS() []string { return []string{"compute", "ec2"} }
 
+// defaultDiscoveryEvents lets EventBridge trigger the function that keeps the records of etcd's members.
+func defaultDiscoveryEvents(s *Set) {
+	etcd := &s.Cluster.Spec.Etcd
+	if etcd.Discovery == v1alpha1.EtcdDiscoveryDNS && len(etcd.DiscoveryEvents) == 0 {
+		etcd.DiscoveryEvents = []string{v1alpha1.EtcdEventsEventBridge}
+	}
+}
+
+// checkDiscoveryEvents checks what triggers the function that keeps the records. Other clusters have no function.
+func (v validator) checkDiscoveryEvents(e v1alpha1.Etcd) {
+	const at = "spec.etcd.discoveryEvents"
+	if len(e.DiscoveryEvents) > 0 && e.Discovery == v1alpha1.EtcdDiscoveryTags {
+		v.errorf(at, strings.Join(e.DiscoveryEvents, ", "), "remove it, or set spec.etcd.discovery to DNS",
+			"is only for discovery by DNS, whose function the events trigger")
+
+		return
+	}
+
+	seen := map[string]int{}
+	for i, name := range e.DiscoveryEvents {
+		path := fmt.Sprintf("%s[%d]", at, i)
+		v.checkChoice(path, name, v1alpha1.EtcdEventsEventBridge, v1alpha1.EtcdEventsSNS)
+		v.checkUnique(path, name, seen, i, "duplicates discoveryEvents[%d]")
+	}
+}
+
 // checkDiscovery checks how the members of etcd find each other. The zone of discovery by DNS is Slipway's own: no two private
 // zones of a VPC can have one name.
 func checkDiscovery(v validator, c v1alpha1.Cluster) {
 	const at = "spec.etcd.discovery"
 	discovery := c.Spec.Etcd.Discovery
 	v.checkChoice(at, discovery, v1alpha1.EtcdDiscoveryDNS, v1alpha1.EtcdDiscoveryTags)
+	v.checkDiscoveryEvents(c.Spec.Etcd)
 	if discovery != v1alpha1.EtcdDiscoveryDNS {
 		return
 	}

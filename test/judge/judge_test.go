@@ -70,7 +70,7 @@ func judgedTopologies() []rendertest.Topology {
 func shortTopologies() []string {
 	return []string{
 		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "pod-identity", "warm-pool", "worker-groups",
-		"etcd-dns",
+		"etcd-dns-sns",
 	}
 }
 

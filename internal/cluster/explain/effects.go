@@ -219,6 +219,11 @@ func functionEffects() map[string]kindEffects {
 			onDelete:   records,
 			byProperty: properties(quiet(), "Description", "EventPattern", "ScheduleExpression", "State", "Targets"),
 		},
+		"sns-topic": {
+			onDelete:   records,
+			byProperty: map[string]effect{"Policy": {plan.NoEffect, "changes at once who may use the topic"}},
+		},
+		"sns-subscription": {onDelete: records},
 	}
 }
 
@@ -276,16 +281,18 @@ func machineEffects() map[string]kindEffects {
 		"autoscaling-group": {
 			onDelete: interrupts("its machines: they are terminated"),
 			byProperty: map[string]effect{
-				"MinSize":                quiet(),
-				"MaxSize":                quiet(), // see sizeEffect
-				"DesiredCapacity":        quiet(),
-				"LaunchTemplate":         onNewMachines(),
-				"MixedInstancesPolicy":   onNewMachines(),
-				"CapacityRebalance":      quiet(),
-				"WarmPool":               onNewMachines(),
-				"TargetGroupARNs":        interrupts("connections through target groups that it leaves"),
-				"HealthCheckType":        quiet(),
-				"HealthCheckGracePeriod": quiet(),
+				"MinSize":              quiet(),
+				"MaxSize":              quiet(), // see sizeEffect
+				"DesiredCapacity":      quiet(),
+				"LaunchTemplate":       onNewMachines(),
+				"MixedInstancesPolicy": onNewMachines(),
+				"CapacityRebalance":    quiet(),
+				"WarmPool":             onNewMachines(),
+
+				"NotificationConfigurations": quiet(),
+				"TargetGroupARNs":            interrupts("connections through target groups that it leaves"),
+				"HealthCheckType":            quiet(),
+				"HealthCheckGracePeriod":     quiet(),
 				"VPCZoneIdentifier": {
 					plan.RollsMachines,
 					"replaces machines: Auto Scaling moves them to the new subnets",

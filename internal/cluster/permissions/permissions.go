@@ -118,6 +118,7 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	if model.UsesEtcdDNS(set.Cluster.Spec) {
 		in.Function = model.FunctionName(in.Cluster)
 		in.FunctionRole = model.FunctionRoleName(in.Cluster, in.Region)
+		in.HasTopic = model.UsesEtcdTopic(set.Cluster.Spec)
 	}
 
 	in.CreatesZones = in.Function != "" || len(in.DNSNames) > 0 && len(in.HostedZones) == 0

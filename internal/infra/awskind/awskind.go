@@ -78,6 +78,8 @@ func AllKinds() []graph.Resource {
 		LambdaInvocation{},
 		EventRule{},
 		LambdaPermission{},
+		SNSTopic{},
+		SNSSubscription{},
 		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},

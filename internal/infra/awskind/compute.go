@@ -120,7 +120,9 @@ type AutoScalingGroup struct {
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
 	HealthCheckType  string                   `aws:"HealthCheckType" cfn:"-"` // always EC2, CloudFormation's default
 	HealthCheckGrace int                      `aws:"HealthCheckGracePeriod"`  // seconds
-	Tags             Tags                     `aws:"Tags,tags,propagated" tf:"tag"`
+	// Notifications are separate resources in Terraform.
+	Notifications []GroupNotification `aws:"NotificationConfigurations,set,whole" tf:"-,apart=aws_autoscaling_notification,with=group_names[]"`
+	Tags          Tags                `aws:"Tags,tags,propagated" tf:"tag"`
 }
 
 // TemplateSpec is one version of a launch template. The version is a number, and an existing group keeps it until a

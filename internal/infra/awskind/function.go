@@ -106,11 +106,12 @@ func (LambdaInvocation) Kind() graph.Kind {
 // EventRule is a rule of the default event bus of EventBridge. It triggers its targets for each event that matches the
 // pattern, and on a schedule.
 type EventRule struct {
-	Name        string     `aws:"Name,immutable"`
-	Description string     `aws:"Description"`
-	Pattern     graph.JSON `aws:"EventPattern"`
-	Schedule    string     `aws:"ScheduleExpression"` // such as rate(5 minutes)
-	State       string     `aws:"State"`              // ENABLED
+	Name        string `aws:"Name,immutable"`
+	Description string `aws:"Description"`
+	// Pattern is unset for a rule that has only a schedule.
+	Pattern  graph.JSON `aws:"EventPattern,whole"`
+	Schedule string     `aws:"ScheduleExpression"` // such as rate(5 minutes)
+	State    string     `aws:"State"`              // ENABLED
 	// Targets are separate resources in Terraform.
 	Targets []EventTarget `aws:"Targets" tf:"-,apart=aws_cloudwatch_event_target,with=rule"`
 	Tags    Tags          `aws:"Tags,tags"`

@@ -133,6 +133,7 @@ func isFree(r graph.Resource) bool {
 		awskind.IAMRole, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.OIDCProvider, awskind.KeyPair,
 		awskind.LaunchTemplate, awskind.LifecycleHook, awskind.TargetGroup, awskind.Listener,
 		awskind.KMSAlias, awskind.DNSRecord, awskind.LogGroup, awskind.LambdaPermission, awskind.LambdaInvocation,
+		awskind.SNSTopic, awskind.SNSSubscription,
 		awskind.LambdaFunction, awskind.EventRule: // some invocations and a few lines of log cost less than a cent a month
 		return true
 	}

@@ -83,6 +83,9 @@ type RenderHints struct {
 	// TerraformParentAttribute is the attribute of that separate resource that refers to this one. Tag:
 	// `tf:"-,with=ATTRIBUTE"`. Example: rule of a target.
 	TerraformParentAttribute string
+	// TerraformParentIsList is true if that attribute is a list. Tag: `tf:"-,with=ATTRIBUTE[]"`. Example: group_names of a
+	// notification.
+	TerraformParentIsList bool
 	// CloudFormationOmit leaves the property out of the CloudFormation resource. Tag: `cfn:"-"`. Example:
 	// DesiredCapacity, so that a group starts with MinSize.
 	CloudFormationOmit bool
@@ -95,6 +98,9 @@ type RenderHints struct {
 	// CloudFormationParentProperty is the property of that separate resource that refers to this one. Tag:
 	// `cfn:"with=PROPERTY"`. Example: AutoScalingGroupName of a warm pool.
 	CloudFormationParentProperty string
+	// CloudFormationParentIsList is true if that property is a list. Tag: `cfn:"with=PROPERTY[]"`. Example: Topics of a topic
+	// policy.
+	CloudFormationParentIsList bool
 }
 
 // Fields returns the properties of r that are set or whose zero value is enforced, in declaration order.

@@ -130,7 +130,7 @@ func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 		case "apart":
 			r.TerraformOwnType = value
 		case "with":
-			r.TerraformParentAttribute = value
+			r.TerraformParentAttribute, r.TerraformParentIsList = strings.CutSuffix(value, "[]")
 		}
 	}
 
@@ -157,7 +157,7 @@ func (r *RenderHints) parseCloudFormationTag(tag string) {
 		case "apart":
 			r.CloudFormationOwnType = value
 		case "with":
-			r.CloudFormationParentProperty = value
+			r.CloudFormationParentProperty, r.CloudFormationParentIsList = strings.CutSuffix(value, "[]")
 		}
 	}
 }

@@ -114,8 +114,8 @@ type Lifecycle struct {
 // `aws:"PropertyName[,immutable][,always][,whole][,set][,write][,tags][,param][,scale][,propagated]"`.
 //
 // A field whose Terraform name is not the snake case of the property, or whose shape differs there, also has
-// the tag `tf:"[name][,inline][,one][,options][,is=VALUE][,map][,apart=TYPE][,with=ATTRIBUTE]"`; the name "-" leaves it out. CloudFormation's
-// differences are in `cfn:"[text][,of=TYPE][,type=TYPE][,apart=TYPE][,with=PROPERTY][,-]"`. [Field] and
+// the tag `tf:"[name][,inline][,one][,options][,is=VALUE][,map][,apart=TYPE][,with=ATTRIBUTE[[]]]"`; the name "-" leaves it out. CloudFormation's
+// differences are in `cfn:"[text][,of=TYPE][,type=TYPE][,apart=TYPE][,with=PROPERTY[[]]][,-]"`. [Field] and
 // [RenderHints] explain each option.
 type Resource interface{ Kind() Kind }
 

@@ -55,6 +55,15 @@ func (s policyBuilder) functionReadStatements() []Statement {
 	}
 }
 
+// triggers returns the principals of the services that trigger the function.
+func (s policyBuilder) triggers() []string {
+	if s.HasTopic {
+		return []string{eventsPrincipal, topicPrincipal}
+	}
+
+	return []string{eventsPrincipal}
+}
+
 // functionStatements allows managing the function, its rule and its log group, and passing its role to Lambda.
 //
 // They are no way to more permissions: who can replace the code of the function has the permissions of its role, and that
@@ -78,7 +87,7 @@ func (s policyBuilder) functionStatements() []Statement {
 			"TriggerFunction",
 			qualifyActions("lambda", "AddPermission"),
 			[]string{s.functionARN()},
-			stringEquals("lambda:Principal", eventsPrincipal),
+			stringEquals("lambda:Principal", s.triggers()...),
 		),
 		newStatement(
 			"PassFunctionRole",

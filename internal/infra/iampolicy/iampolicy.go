@@ -83,6 +83,8 @@ type Input struct {
 	Function string
 	// FunctionRole is the name of the role of that function.
 	FunctionRole string
+	// HasTopic is true if notifications to an SNS topic with the name of that function trigger it.
+	HasTopic bool
 	// ReadOnly leaves out all changes and all keys: what remains is enough for commands that only read.
 	ReadOnly bool
 	// RegistryAccounts lists the other AWS accounts from whose private registries machines pull images, 12 digits each, for
@@ -167,6 +169,7 @@ func BuildPolicies(in Input) []Policy {
 			s.identityStatements(),
 			s.issuerStatements(),
 			s.functionStatements(),
+			s.topicStatements(),
 			s.leftoverStatements(),
 			s.progressStatements(),
 			s.storeStatements(),
@@ -226,7 +229,7 @@ func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 // condition is the condition of a statement: values by operator and key.
 type condition map[string]map[string][]string
 
-func stringEquals(key, value string) condition { return condition{"StringEquals": {key: {value}}} }
+func stringEquals(key string, values ...string) condition { return condition{"StringEquals": {key: values}} }
 
 // dnsSuffix returns the domain of the partition's services.
 func (s policyBuilder) dnsSuffix() string { return partition.Named(s.Partition).DNSSuffix }

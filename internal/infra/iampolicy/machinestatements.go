@@ -78,6 +78,10 @@ func (s policyBuilder) groupStatements() []Statement {
 		changes = append(changes, "DeleteWarmPool", "PutWarmPool")
 	}
 
+	if s.HasTopic {
+		changes = append(changes, "DeleteNotificationConfiguration", "PutNotificationConfiguration")
+	}
+
 	return []Statement{
 		newStatement(
 			"CreateGroups",

@@ -19,7 +19,7 @@ func BuildStackPolicy(in Input) Policy {
 	tagKey := s.requestHasClusterTag()
 	maps.Copy(tagKey, viaCloudFormation)
 
-	return Policy{Version: policyVersion, Statement: []Statement{
+	return Policy{Version: policyVersion, Statement: append([]Statement{
 		newStatement(
 			"UseStack",
 			qualifyActions(
@@ -44,5 +44,5 @@ func BuildStackPolicy(in Input) Policy {
 			[]string{s.regionalARN("kms", "key/*")},
 			viaCloudFormation,
 		),
-	}}
+	}, s.topicStackStatements(viaCloudFormation)...)}
 }

@@ -103,6 +103,10 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 		out = append(out, s.functionReadStatements()...)
 	}
 
+	if s.HasTopic {
+		out = append(out, s.topicReadStatements()...)
+	}
+
 	return out
 }
 

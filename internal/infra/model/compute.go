@@ -30,6 +30,7 @@ type machineSet struct {
 	min, max     int
 	subnets      []string // by name
 	targets      []graph.Ref[awskind.TargetGroup]
+	notify       []awskind.GroupNotification
 	dependencies []graph.Reference // without a property that refers to them
 }
 
@@ -51,7 +52,8 @@ func (b *builder) addControlPlane() {
 				max:          1,
 				subnets:      []string{subnet},
 				targets:      b.apiTargetGroups,
-				dependencies: []graph.Reference{volume, b.etcdEvents},
+				notify:       b.etcdNotifications,
+				dependencies: append([]graph.Reference{volume}, b.etcdEvents...),
 			})
 		}
 	}
@@ -133,6 +135,7 @@ func (b *builder) addMachineSet(l machineSet) {
 		HealthCheckType:   "EC2",
 		CapacityRebalance: l.group.Spec.CapacityRebalance,
 		WarmPool:          warmPoolOf(l.group.Spec.WarmPool),
+		Notifications:     l.notify,
 		Tags: b.withCloudLabels(
 			l.group,
 			b.resourceTags(awskind.AutoScalingGroup{}.Kind(), l.name, tags),

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -40,7 +41,7 @@ const (
 func UsesEtcdDNS(c v1alpha1.ClusterSpec) bool { return c.Etcd.Discovery == v1alpha1.EtcdDiscoveryDNS }
 
 // addEtcdDNS adds the private zone for the records of etcd's members and the function that keeps them: its role, its log
-// group, the rule that triggers it, and its invocation, which lets it delete its records before the zone is deleted.
+// group, the rule and the topic that trigger it, and its invocation, which lets it delete its records before the zone is deleted.
 func addEtcdDNS(b *builder) {
 	if !UsesEtcdDNS(b.Cluster.Spec) {
 		return
@@ -89,7 +90,10 @@ func addEtcdDNS(b *builder) {
 		LifecycleScope: "CRUD",
 	}, policy, logs, zone)
 
-	b.etcdEvents = addFunctionRule(b, function, records)
+	b.etcdEvents = []graph.Reference{addFunctionRule(b, function, records)}
+	if UsesEtcdTopic(b.Cluster.Spec) {
+		addFunctionTopic(b, function, records)
+	}
 }
 
 // addFunctionRole adds the role of the function. It has the permissions boundary of the machines' roles.
@@ -205,18 +209,23 @@ func functionInput(code FunctionCode) graph.JSON {
 	return graph.CanonicalJSON(string(text))
 }
 
-// addFunctionRule adds the rule that triggers the function when Auto Scaling has launched or terminated a machine of the
-// control plane, and from time to time. When a stack is deleted, the rule goes before the invocation, so that the function
+// addFunctionRule adds the rule that triggers the function from time to time, and unless the manifest has only SNS for that,
+// when Auto Scaling has launched or terminated a machine of the control plane. When a stack is deleted, the rule goes before the invocation, so that the function
 // does not create records again that it has deleted. It returns the permission, from which on the function is triggered.
 func addFunctionRule(
 	b *builder,
 	function graph.Ref[awskind.LambdaFunction],
 	invocation graph.Ref[awskind.LambdaInvocation],
 ) graph.Ref[awskind.LambdaPermission] {
+	var pattern graph.JSON
+	if slices.Contains(b.Cluster.Spec.Etcd.DiscoveryEvents, v1alpha1.EtcdEventsEventBridge) {
+		pattern = groupEvents(b)
+	}
+
 	rule := graph.Add(b.graph, functionName, awskind.EventRule{
 		Name:        FunctionName(b.clusterName()),
 		Description: "Machines of the control plane of the Kubernetes cluster " + b.clusterName(),
-		Pattern:     groupEvents(b),
+		Pattern:     pattern,
 		Schedule:    functionResync,
 		State:       "ENABLED",
 		Targets:     []awskind.EventTarget{{ID: functionTarget, ARN: function.Attr("Arn")}},

@@ -35,12 +35,18 @@ func TestFunctionNames(t *testing.T) {
 // etcdDNS returns the example with discovery by DNS.
 func etcdDNS(t *testing.T) rendertest.Topology {
 	t.Helper()
+	return exampleNamed(t, "etcd-dns")
+}
+
+// exampleNamed returns the example with a name.
+func exampleNamed(t *testing.T, name string) rendertest.Topology {
+	t.Helper()
 	for _, x := range rendertest.Topologies() {
-		if x.Name == "etcd-dns" {
+		if x.Name == name {
 			return x
 		}
 	}
-	t.Fatal("there is no example etcd-dns")
+	t.Fatal("there is no example " + name)
 	return rendertest.Topology{}
 }
 
@@ -114,5 +120,65 @@ func TestFunctionFindings(t *testing.T) {
 	in.Cluster.Spec.Etcd.Discovery = v1alpha1.EtcdDiscoveryTags
 	if g, fs := model.Build(in); fs.Err() != nil || g.Node("lambda-function/dns") != nil {
 		t.Errorf("with tags: %v", fs)
+	}
+}
+
+// TestTopicOfEtcd: with SNS, the groups of the control plane send notifications of launches and terminations to a topic of the
+// cluster, whose policy gives nothing to others, and wait for the subscription of the function. Without EventBridge, the rule
+// has only its schedule.
+func TestTopicOfEtcd(t *testing.T) {
+	t.Parallel()
+	in := exampleNamed(t, "etcd-dns-sns").Input(t, "us-east-1")
+	for _, events := range [][]string{{"EventBridge", "SNS"}, {"SNS"}} {
+		in.Cluster.Spec.Etcd.DiscoveryEvents = events
+		g, fs := model.Build(in)
+		if err := fs.Err(); err != nil {
+			t.Fatal(err)
+		}
+
+		topic, _ := g.Node("sns-topic/dns").Resource.(awskind.SNSTopic)
+		policy := string(topic.Policy.Document)
+		for _, want := range []string{
+			`"Action":["sns:Publish"]`, `"AWS":"arn:aws:iam::123456789012:root"`, `"Resource":["arn:aws:sns:us-east-1:123456789012:slipway-dns-etcd-dns-sns"]`,
+			`"aws:PrincipalArn":"arn:aws:iam::123456789012:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling*"`,
+		} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("the policy of the topic lacks %s: %s", want, policy)
+			}
+		}
+		if topic.Name != "slipway-dns-etcd-dns-sns" {
+			t.Errorf("the topic is %s", topic.Name)
+		}
+
+		rule, _ := g.Node("event-rule/dns").Resource.(awskind.EventRule)
+		if hasPattern := rule.Pattern != ""; hasPattern != (len(events) == 2) || rule.Schedule == "" {
+			t.Errorf("%v: the rule is %+v", events, rule)
+		}
+
+		checkNotifications(t, g)
+	}
+}
+
+// checkNotifications checks which groups send which notifications.
+func checkNotifications(t *testing.T, g *graph.Graph) {
+	t.Helper()
+	for _, n := range g.Nodes() {
+		group, isGroup := n.Resource.(awskind.AutoScalingGroup)
+		if !isGroup {
+			continue
+		}
+		isControlPlane := strings.Contains(string(n.Addr), "control-plane-")
+		if !isControlPlane && len(group.Notifications) > 0 || isControlPlane && (len(group.Notifications) != 1 ||
+			strings.Join(group.Notifications[0].Types, " ") != "autoscaling:EC2_INSTANCE_LAUNCH autoscaling:EC2_INSTANCE_TERMINATE" ||
+			group.Notifications[0].Topic.Addr() != "sns-topic/dns") {
+			t.Errorf("%s sends %+v", n.Addr, group.Notifications)
+		}
+		if isControlPlane && !strings.Contains(strings.Join(addrs(n.ExplicitDeps), " "), "sns-subscription/dns") {
+			t.Errorf("%s does not wait for the subscription: %v", n.Addr, n.ExplicitDeps)
+		}
+	}
+	after := strings.Join(addrs(g.Node("sns-subscription/dns").ExplicitDeps), " ")
+	if !strings.Contains(after, "lambda-permission/dns-sns") || !strings.Contains(after, "lambda-invocation/dns") {
+		t.Errorf("the subscription waits for %s", after)
 	}
 }

@@ -125,9 +125,11 @@ type builder struct {
 	apiTargetGroups []graph.Ref[awskind.TargetGroup]
 	// apiElasticIP is the address of the API, if it has no load balancer.
 	apiElasticIP graph.Ref[awskind.EIP]
-	// etcdEvents is the permission that lets launches of machines trigger the function that keeps the records of etcd's
-	// members; unset without one. A launch before it is not seen until the next full comparison.
-	etcdEvents graph.Ref[awskind.LambdaPermission]
+	// etcdEvents are what lets launches of machines trigger the function that keeps the records of etcd's members; empty
+	// without one. A launch before them is not seen until the next full comparison.
+	etcdEvents []graph.Reference
+	// etcdNotifications are the notifications of the groups of the control plane that trigger that function by SNS.
+	etcdNotifications []awskind.GroupNotification
 }
 
 // machineRole holds the resources that the machines of one role share.

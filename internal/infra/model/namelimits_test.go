@@ -58,6 +58,7 @@ func textLimits() map[string]textLimit {
 		"lambda-function Description":              {256, ``},
 		"event-rule Name":                          {64, `^[.\-_A-Za-z0-9]+$`},
 		"event-rule Description":                   {512, ``},
+		"sns-topic TopicName":                      {256, `^[A-Za-z0-9_-]+$`},
 	}
 }
 

@@ -114,6 +114,7 @@ func emitEvent(s *Service, g *group, a *sdk.Activity, detailType string) {
 	}
 
 	s.cfg.Emit(Event{DetailType: detailType, Resources: resources, Detail: detail})
+	notificationHandlers{s}.notify(g, detailType, detail)
 }
 
 // placement returns where an instance of a group runs, for its events.

@@ -72,7 +72,7 @@ type TargetGroups interface {
 	TargetState(group, id string) string
 }
 
-// Config configures a [Service]. All fields but State, MaxGroups, Log and Emit are required.
+// Config configures a [Service]. All fields but State, MaxGroups, Log, Emit and Publish are required.
 type Config struct {
 	Region       string           // such as us-east-1
 	Account      string           // account id of 12 digits, which owns all groups
@@ -86,6 +86,9 @@ type Config struct {
 	// Emit gets the events of groups, for EventBridge. It is called under the lock of this service and must not block.
 	// nil for none.
 	Emit func(Event)
+	// Publish sends a notification of a group to a topic of SNS. It is called under the lock of this service and must not
+	// block. nil if the region has no topics.
+	Publish func(Notification) error
 }
 
 // Service is Auto Scaling in one region. Its methods may be called concurrently.
@@ -116,6 +119,8 @@ type group struct {
 	Actions    map[string][]*lifecycleAction // by instance id
 	NotBefore  time.Time                     // earliest time of the next launch
 	AtRisk     map[string]bool               // spot instances with a rebalance recommendation that are replaced, by id
+
+	Notifications map[string][]string // types of notifications by the ARN of a topic
 }
 
 // groupTag is the value of a group's tag.
@@ -132,6 +137,10 @@ func New(cfg Config) (*Service, error) {
 
 	if cfg.Emit == nil {
 		cfg.Emit = func(Event) {}
+	}
+
+	if cfg.Publish == nil {
+		cfg.Publish = func(n Notification) error { return fmt.Errorf("topic %s does not exist", n.Topic) }
 	}
 
 	if cfg.MaxGroups == 0 {
@@ -198,6 +207,7 @@ func (s *Service) Wire() wire.Service {
 			s.warmPoolOps(),
 			s.instanceOps(),
 			lifecycleHandlers{s}.ops(),
+			notificationHandlers{s}.ops(),
 			s.tagOps(),
 		),
 	}

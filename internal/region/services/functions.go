@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/eventbridge"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/lambda"
+	"github.com/slipway-k8s/slipway/internal/region/sns"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -41,7 +42,7 @@ func (r functionRoles) MayDo(ctx context.Context, accessKeyID, action, resource 
 	return r.EvaluateIdentity(wire.WithCaller(ctx, caller), check).Allowed
 }
 
-// buildFunctions builds CloudWatch Logs, Lambda and EventBridge: each calls those before it.
+// buildFunctions builds CloudWatch Logs, Lambda, EventBridge and SNS: each calls those before it.
 func (s *Services) buildFunctions() (err error) {
 	s.Logs, err = cloudwatchlogs.New(cloudwatchlogs.Config{
 		Region:  s.cfg.Region,
@@ -79,6 +80,20 @@ func (s *Services) buildFunctions() (err error) {
 		State:     s.cfg.State,
 		Functions: s.Lambda,
 		Log:       s.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.SNS, err = sns.New(sns.Config{
+		Region:     s.cfg.Region,
+		Account:    s.cfg.Account,
+		Now:        s.cfg.Now,
+		Rand:       rand.Reader,
+		State:      s.cfg.State,
+		Functions:  s.Lambda,
+		Identities: s.IAM,
+		Log:        s.cfg.Log,
 	})
 
 	return err

@@ -17,6 +17,7 @@ import (
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -154,6 +155,34 @@ func serviceCases() map[string]lateCase {
 
 			return "ResourceNotFoundException", func(ctx context.Context) error {
 				_, err := api.DescribeRule(ctx, &eventbridge.DescribeRuleInput{Name: aws.String("launches")})
+				return err
+			}
+		},
+		"sns.CreateTopic": func(l *lateLab) (string, func(context.Context) error) {
+			api := sns.NewFromConfig(l.cfg)
+			out, err := api.CreateTopic(l.Context(), &sns.CreateTopicInput{Name: aws.String("launches")})
+			l.must(err)
+
+			return "NotFound: Topic does not exist", func(ctx context.Context) error {
+				_, err := api.GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: out.TopicArn})
+				return err
+			}
+		},
+		"sns.Subscribe": func(l *lateLab) (string, func(context.Context) error) {
+			api := sns.NewFromConfig(l.cfg)
+			in := &sns.SubscribeInput{
+				Protocol: aws.String("lambda"), Endpoint: aws.String("arn:aws:lambda:us-east-1:" + regiontest.AccountID + ":function:dns"),
+			}
+			l.withoutDelay(func() {
+				out, err := api.CreateTopic(l.Context(), &sns.CreateTopicInput{Name: aws.String("launches")})
+				l.must(err)
+				in.TopicArn = out.TopicArn
+			})
+			out, err := api.Subscribe(l.Context(), in)
+			l.must(err)
+
+			return "NotFound: Subscription does not exist", func(ctx context.Context) error {
+				_, err := api.GetSubscriptionAttributes(ctx, &sns.GetSubscriptionAttributesInput{SubscriptionArn: out.SubscriptionArn})
 				return err
 			}
 		},

@@ -179,6 +179,8 @@ func withoutNewID() map[string]string {
 		// ListResourceRecordSets: "returns the most current version of the records. This includes records that are PENDING".
 		"route53.ChangeResourceRecordSets": "Route 53 lists new records at once",
 
+		"sns.Unsubscribe": "it deletes",
+
 		// The credentials are valid when the call returns: all SDKs use them in the next call, without retries.
 		"sts.AssumeRole":                "credentials are no id that calls look up",
 		"sts.AssumeRoleWithWebIdentity": "credentials are no id that calls look up",
@@ -191,7 +193,7 @@ func withoutNewID() map[string]string {
 	}
 
 	for service, names := range map[string][]string{
-		"autoscaling": {"AttachLoadBalancerTargetGroups", "CompleteLifecycleAction", "CreateOrUpdateTags", "PutWarmPool"},
+		"autoscaling": {"AttachLoadBalancerTargetGroups", "CompleteLifecycleAction", "CreateOrUpdateTags", "PutNotificationConfiguration", "PutWarmPool"},
 		"ec2": {
 			"AcceptVpcPeeringConnection", "AssignPrivateIpAddresses", "AssociateDhcpOptions", "AttachInternetGateway",
 			"AttachVolume", "CreateRoute",
@@ -210,6 +212,7 @@ func withoutNewID() map[string]string {
 			"PutBucketEncryption", "PutBucketLifecycleConfiguration", "PutBucketOwnershipControls", "PutBucketPolicy",
 			"PutBucketTagging", "PutBucketVersioning", "PutPublicAccessBlock",
 		},
+		"sns": {"TagResource"},
 	} {
 		for _, name := range names {
 			out[service+"."+name] = noOwnID

@@ -50,6 +50,7 @@ func servicePackages() []string {
 		"route53",
 		"s3",
 		"servicequotas",
+		"sns",
 		"ssm",
 		"state",
 		"sts",

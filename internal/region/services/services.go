@@ -33,6 +33,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
+	"github.com/slipway-k8s/slipway/internal/region/sns"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
@@ -108,6 +109,7 @@ type Services struct {
 	Logs           *cloudwatchlogs.Service // log groups
 	Lambda         *lambda.Service         // functions
 	EventBridge    *eventbridge.Service    // rules for events
+	SNS            *sns.Service            // topics
 	CloudFormation *cloudformation.Service // stacks
 	Server         *server.Server          // the HTTP front of all services
 
@@ -160,7 +162,7 @@ func (s *Services) SetVisibility(d visibility.Delay) {
 	iam.SetVisibility(s.IAM, d)
 
 	for _, service := range []interface{ SetVisibility(d visibility.Delay) }{
-		s.EC2, s.ECR, s.ELBv2, s.EventBridge, s.KMS, s.Lambda, s.Route53, s.S3,
+		s.EC2, s.ECR, s.ELBv2, s.EventBridge, s.KMS, s.Lambda, s.Route53, s.S3, s.SNS,
 	} {
 		service.SetVisibility(d)
 	}
@@ -204,6 +206,7 @@ func (s *Services) Run(ctx context.Context) {
 		s.AutoScaling.Run,
 		s.CloudFormation.Run,
 		s.EventBridge.Run,
+		s.SNS.Run,
 		s.Lambda.Run,
 	}
 	for _, run := range loops {
@@ -219,7 +222,8 @@ func (s *Services) Run(ctx context.Context) {
 // those of EC2. The parameters of SSM and the objects of S3 are not part of a snapshot.
 func (s *Services) SaveTo(to state.Backend) error {
 	for _, service := range []interface{ SaveTo(to state.Backend) error }{
-		s.CloudFormation, s.IAM, s.KMS, s.ECR, s.Route53, s.EventBridge, s.Lambda, s.Logs, s.AutoScaling, s.ELBv2, s.EC2,
+		s.CloudFormation, s.IAM, s.KMS, s.ECR, s.Route53, s.EventBridge, s.SNS, s.Lambda, s.Logs, s.AutoScaling, s.ELBv2,
+		s.EC2,
 	} {
 		if err := service.SaveTo(to); err != nil {
 			return err
@@ -255,6 +259,7 @@ func (s *Services) wireServices() []wire.Service {
 		s.Logs.Wire(),
 		s.Lambda.Wire(),
 		s.EventBridge.Wire(),
+		s.SNS.Wire(),
 	})
 }
 
@@ -444,6 +449,7 @@ func (s *Services) buildAutoScaling() (err error) {
 				Detail:     e.Detail,
 			})
 		},
+		Publish: func(n autoscaling.Notification) error { return s.SNS.Publish(sns.Message(n)) },
 	})
 	if err != nil {
 		return err
@@ -480,6 +486,7 @@ func (s *Services) buildCloudFormation() (err error) {
 			"lambda":               s.Lambda.SetSystemTags,
 			"logs":                 s.Logs.SetSystemTags,
 			"route53":              s.Route53.SetSystemTags,
+			"sns":                  s.SNS.SetSystemTags,
 		},
 	})
 

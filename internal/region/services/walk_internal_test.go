@@ -33,6 +33,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -134,6 +135,7 @@ func sdkClients(c aws.Config, byName func(string) *probe) map[string]any {
 		"route53":              route53.NewFromConfig(with("route53")),
 		"s3":                   s3.NewFromConfig(with("s3"), func(o *s3.Options) { o.UsePathStyle = true }),
 		"servicequotas":        servicequotas.NewFromConfig(with("servicequotas")),
+		"sns":                  sns.NewFromConfig(with("sns")),
 		"ssm":                  ssm.NewFromConfig(with("ssm")),
 		"sts":                  sts.NewFromConfig(with("sts")),
 	}

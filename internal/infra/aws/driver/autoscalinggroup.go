@@ -43,6 +43,7 @@ type scalingAPI interface {
 	scalingAttachAPI
 	warmPoolAPI
 	lifecycleHookAPI
+	notificationAPI
 }
 
 type scalingAttachAPI interface {
@@ -87,7 +88,7 @@ func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, 
 	s := &scalingDriver{api: api, instances: instances}
 	s.groupPoller = &transport.StatePoller[astypes.AutoScalingGroup]{Describe: s.describeGroups}
 	s.instancePoller = &transport.StatePoller[[]string]{Describe: s.listInstances}
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) })
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope, c.topic) })
 
 	s.hooks = registerLifecycleHooks(c, api)
 	registerDriver(c, driver[awskind.AutoScalingGroup]{
@@ -127,6 +128,9 @@ func (s *scalingDriver) createGroup(
 	s.hooks.hasCreated(w.Name)
 
 	err = s.setWarmPool(ctx, w.Name, w.WarmPool, awskind.WarmPool{})
+	if err == nil {
+		err = syncNotifications(ctx, s.api, w.Name, w.Notifications, nil)
+	}
 
 	return plan.StepResult{ID: w.Name}, transport.MarkNotRetryable(err, w.Name)
 }
@@ -162,6 +166,10 @@ func (s *scalingDriver) updateGroup(
 	}
 
 	if err := s.setWarmPool(ctx, t.id, w.WarmPool, t.have.WarmPool); err != nil {
+		return plan.StepResult{}, err
+	}
+
+	if err := syncNotifications(ctx, s.api, t.id, w.Notifications, t.have.Notifications); err != nil {
 		return plan.StepResult{}, err
 	}
 
@@ -385,7 +393,11 @@ func (s *scalingDriver) listInstances(ctx context.Context, names []string) (map[
 	return out, nil
 }
 
-func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.ActualResource, error) {
+func (s *scalingDriver) readGroups(
+	ctx context.Context,
+	scope Scope,
+	topic functionSearch,
+) ([]plan.ActualResource, error) {
 	list, err := s.listGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{Filters: []astypes.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{scope.Cluster}},
 	}})
@@ -397,10 +409,16 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 		return aws.ToString(g.Status) != "" // it is being deleted
 	})
 
+	notifications, err := readNotifications(ctx, s.api, topic, list)
+	if err != nil {
+		return nil, err
+	}
+
 	var out []plan.ActualResource
 
 	for _, g := range list {
 		r := fromGroup(g)
+		r.Notifications = notifications[r.Name]
 		out = append(out, newActual(&r.Name, r.Tags, r))
 	}
 

@@ -20,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -66,6 +68,8 @@ type Cloud struct {
 	providers providerSearch
 	// function is the Lambda function that the cluster may have.
 	function functionSearch
+	// topic is the SNS topic that the cluster may have.
+	topic functionSearch
 	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
 	// explanation.
 	inUse InUseFunc
@@ -137,6 +141,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerLogGroups(c, cloudwatchlogs.NewFromConfig(cfg))
 	registerFunctions(c, lambda.NewFromConfig(cfg), scope)
 	registerEventRules(c, eventbridge.NewFromConfig(cfg))
+	registerTopics(c, sns.NewFromConfig(cfg), sts.NewFromConfig(cfg), scope)
 	registerAutoScalingGroups(c, scalingClient, ec2Client, scope)
 	c.addReader(c.readersByType.combineReaders(ec2Client, scope), awskind.Route{}) // those of unmanaged tables
 

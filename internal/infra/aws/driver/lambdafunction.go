@@ -69,7 +69,7 @@ func (c *Cloud) FindFunction(name string, known bool) {
 	c.function = functionSearch{name: name, isKnown: known}
 }
 
-// functionSearch is which function [Cloud.Read] reads; the zero value is none.
+// functionSearch is which function, or which topic, [Cloud.Read] reads; the zero value is none.
 type functionSearch struct {
 	name    string
 	isKnown bool

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
@@ -30,8 +31,20 @@ type functionPolicyAPI interface {
 	) (*lambda.RemovePermissionOutput, error)
 }
 
-// permissionStatement is the id of the statement that Slipway adds to the policy of a function.
-const permissionStatement = "slipway"
+// permissionStatement returns the id of the statement that Slipway adds to the policy of a function for a service.
+func permissionStatement(principal string) string {
+	const base = "slipway"
+	if principal == eventsPrincipal {
+		return base
+	}
+
+	service, _, _ := strings.Cut(principal, ".")
+
+	return base + "-" + service
+}
+
+// eventsPrincipal is the principal of EventBridge.
+const eventsPrincipal = "events.amazonaws.com"
 
 // registerFunctionPermissions registers the driver of the permissions of functions. They are read with their function.
 func registerFunctionPermissions(c *Cloud, api functionPolicyAPI) {
@@ -39,15 +52,16 @@ func registerFunctionPermissions(c *Cloud, api functionPolicyAPI) {
 		create: func(ctx context.Context, t task[awskind.LambdaPermission]) (plan.StepResult, error) {
 			function := t.want.Function.Literal()
 			source, _ := t.want.SourceARN.Literal()
+			statement := permissionStatement(t.want.Principal)
 			_, err := api.AddPermission(ctx, &lambda.AddPermissionInput{
 				FunctionName: &function,
-				StatementId:  aws.String(permissionStatement),
+				StatementId:  &statement,
 				Action:       &t.want.Action,
 				Principal:    &t.want.Principal,
 				SourceArn:    stringOrNil(source),
 			})
 
-			return plan.StepResult{ID: permissionID(function, permissionStatement)},
+			return plan.StepResult{ID: permissionID(function, statement)},
 				transport.Wrap(err, "let %s invoke function %s", t.want.Principal, function)
 		},
 		remove: func(ctx context.Context, t task[awskind.LambdaPermission]) error {

@@ -142,12 +142,14 @@ func errorClassRules() []errorClassRule {
 			"OperationInProgress",
 			"IncorrectModificationState",
 			"InvalidStateTransition",
+			"ConcurrentAccess", // of SNS
 		)},
 		{plan.AccessDenied, codeIsOneOf(
 			"UnauthorizedOperation",
 			"AccessDenied",
 			"AccessDeniedException",
 			"AuthFailure",
+			"AuthorizationError", // of SNS
 		)},
 		{plan.LimitExceeded, codeHasSuffix("LimitExceeded", "LimitExceededException")},
 		{plan.LimitExceeded, codeIsOneOf("VolumeModificationRateExceeded")},

@@ -270,7 +270,12 @@ func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) erro
 			return err
 		}
 
-		props[f.Render.CloudFormationParentProperty] = jsonObject{"Ref": r.logicalIDs[n.Addr]}
+		parent := any(jsonObject{"Ref": r.logicalIDs[n.Addr]})
+		if f.Render.CloudFormationParentIsList {
+			parent = []any{parent}
+		}
+
+		props[f.Render.CloudFormationParentProperty] = parent
 		body := jsonObject{"Type": f.Render.CloudFormationOwnType, "Properties": props}
 		if hooks := r.launchHookIDs(n); f.Property == "WarmPool" && len(hooks) > 0 {
 			body["DependsOn"] = hooks

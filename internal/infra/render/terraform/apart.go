@@ -33,7 +33,12 @@ func (r renderer) addSeparateResources(n *graph.Node, resources map[string]map[s
 				continue
 			}
 
-			attributes[f.Render.TerraformParentAttribute] = "${" + r.renderReference(graph.Symbol{Addr: n.Addr}) + "}"
+			parent := any("${" + r.renderReference(graph.Symbol{Addr: n.Addr}) + "}")
+			if f.Render.TerraformParentIsList {
+				parent = []any{parent}
+			}
+
+			attributes[f.Render.TerraformParentAttribute] = parent
 			resources[f.Render.TerraformOwnType][SeparateLabel(r.labels[n.Addr], i)] = attributes
 		}
 	}

@@ -104,6 +104,9 @@ func stabilizeAutoScalingGroup(ctx context.Context, req *Request) error {
 	}
 
 	req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
+	if err := req.syncNotifications(ctx, nil); err != nil {
+		return err
+	}
 
 	return req.waitForCapacity(ctx)
 }
@@ -355,6 +358,10 @@ func updateAutoScalingGroup(ctx context.Context, req *Request) error {
 	}
 
 	if err := req.syncLifecycleHooks(ctx); err != nil {
+		return err
+	}
+
+	if err := req.syncNotifications(ctx, req.OldProperties["NotificationConfigurations"]); err != nil {
 		return err
 	}
 

@@ -71,6 +71,7 @@ var table = sync.OnceValue(func() map[string]Type {
 		logTypes(),
 		lambdaTypes(),
 		eventTypes(),
+		topicTypes(),
 		waitConditionTypes(),
 		customResourceTypes(),
 	} {
