@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -61,6 +62,7 @@ type awsClients struct {
 	lambda  *lambda.Client
 	events  *eventbridge.Client
 	logs    *cloudwatchlogs.Client
+	sns     *sns.Client
 	ids     map[graph.Addr]string
 }
 
@@ -69,6 +71,7 @@ func newAWSClients(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]strin
 		Context: ctx, ids: ids, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg),
 		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg), dns: route53.NewFromConfig(cfg),
 		lambda: lambda.NewFromConfig(cfg), events: eventbridge.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
+		sns: sns.NewFromConfig(cfg),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	eventtypes "github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
@@ -17,6 +19,7 @@ const (
 	driftFunction = "slipway-dns-demo"
 	driftARN      = "arn:aws:lambda:us-east-1:123456789012:function:" + driftFunction
 	driftRuleARN  = "arn:aws:events:us-east-1:123456789012:rule/" + driftFunction
+	driftTopicARN = "arn:aws:sns:us-east-1:123456789012:" + driftFunction
 	driftLogARN   = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/" + driftFunction
 )
 
@@ -51,15 +54,53 @@ func functionDrifts() []drift {
 		}, want: []string{"+ lambda-permission/dns"}},
 		{description: "another service may invoke the function", change: func(h awsClients) error {
 			_, err := h.lambda.AddPermission(h, &lambda.AddPermissionInput{
-				FunctionName: sdk.String(driftFunction), StatementId: sdk.String("mine"), Action: sdk.String("lambda:InvokeFunction"), Principal: sdk.String("sns.amazonaws.com"),
+				FunctionName: sdk.String(driftFunction), StatementId: sdk.String("mine"), Action: sdk.String("lambda:InvokeFunction"), Principal: sdk.String("s3.amazonaws.com"),
 			})
 			return err
-		}, want: []string{"- lambda-permission/dns:sns.amazonaws.com"}},
+		}, want: []string{"- lambda-permission/dns:s3.amazonaws.com"}},
 		{description: "the function is deleted", change: func(h awsClients) error {
 			_, err := h.lambda.DeleteFunction(h, &lambda.DeleteFunctionInput{FunctionName: sdk.String(driftFunction)})
 			return err
-		}, want: []string{"+ lambda-function/dns", "+ lambda-invocation/dns", "~ event-rule/dns", "  Targets[0].Arn: ", "+ lambda-permission/dns"}},
-	}, triggerDrifts()...)
+		}, want: []string{"+ lambda-function/dns", "+ lambda-invocation/dns", "~ event-rule/dns", "  Targets[0].Arn: ", "+ lambda-permission/dns", "+ lambda-permission/dns-sns", "-/+ sns-subscription/dns"}},
+	}, append(triggerDrifts(), topicDrifts()...)...)
+}
+
+// topicDrifts are changes of the topic that triggers the function.
+func topicDrifts() []drift {
+	tagTopic := func(key, value string) func(awsClients) error {
+		return func(h awsClients) error {
+			_, err := h.sns.TagResource(h, &sns.TagResourceInput{
+				ResourceArn: sdk.String(driftTopicARN), Tags: []snstypes.Tag{{Key: &key, Value: &value}},
+			})
+			return err
+		}
+	}
+	return []drift{
+		{description: "SNS may not invoke the function any more", change: func(h awsClients) error {
+			_, err := h.lambda.RemovePermission(h, &lambda.RemovePermissionInput{FunctionName: sdk.String(driftFunction), StatementId: sdk.String("slipway-sns")})
+			return err
+		}, want: []string{"+ lambda-permission/dns-sns"}},
+		{description: "the topic gets the policy that AWS gives to topics", change: func(h awsClients) error {
+			_, err := h.sns.SetTopicAttributes(h, &sns.SetTopicAttributesInput{
+				TopicArn: sdk.String(driftTopicARN), AttributeName: sdk.String("Policy"), AttributeValue: sdk.String(""),
+			})
+			return err
+		}, want: []string{"~ sns-topic/dns", "  Policy.PolicyDocument: "}},
+		{description: "a tag of the topic is changed", change: tagTopic("Name", "mine"), want: []string{"~ sns-topic/dns", `  Tags[Name]: "mine" → "dns.demo"`}},
+		{description: "the topic gets a tag with Slipway's prefix", change: tagTopic("slipway.dev/role", "worker"), want: []string{"~ sns-topic/dns", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
+		{description: "the function is unsubscribed", change: func(h awsClients) error {
+			list, err := h.sns.ListSubscriptionsByTopic(h, &sns.ListSubscriptionsByTopicInput{TopicArn: sdk.String(driftTopicARN)})
+			if err != nil {
+				return err
+			}
+			_, err = h.sns.Unsubscribe(h, &sns.UnsubscribeInput{SubscriptionArn: list.Subscriptions[0].SubscriptionArn})
+			return err
+		}, want: []string{"+ sns-subscription/dns"}},
+		{description: "the topic is deleted", change: func(h awsClients) error {
+			_, err := h.sns.DeleteTopic(h, &sns.DeleteTopicInput{TopicArn: sdk.String(driftTopicARN)})
+			return err
+		}, want: []string{"+ sns-topic/dns", "+ sns-subscription/dns", "-/+ lambda-permission/dns-sns"}},
+	}
 }
 
 // environment returns the environment of the function with another zone.

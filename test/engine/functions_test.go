@@ -31,7 +31,7 @@ import (
 // The tests of this file run in real time: a Lambda function is a process, which does not run in a bubble.
 
 // newDNSGraph returns the graph of a highly available cluster whose members of etcd find each other by DNS. Its function is
-// published in the region.
+// published in the region. EventBridge and SNS trigger it.
 func newDNSGraph(t *testing.T, r regiontest.Region) *graph.Graph {
 	t.Helper()
 	bucket := newInput(newHASet(t, "demo")).MachineStore.Bucket
@@ -44,6 +44,7 @@ func newGraphOfCode(t *testing.T, code model.FunctionCode) *graph.Graph {
 	t.Helper()
 	set := newHASet(t, "demo")
 	set.Cluster.Spec.Etcd.Discovery = v1alpha1.EtcdDiscoveryDNS
+	set.Cluster.Spec.Etcd.DiscoveryEvents = []string{v1alpha1.EtcdEventsEventBridge, v1alpha1.EtcdEventsSNS}
 	in := newInput(set)
 	in.FunctionCode = code
 	g, fs := model.Build(in)
@@ -65,6 +66,7 @@ func onlyFunction(g *graph.Graph) *graph.Graph {
 	}
 	visit("lambda-permission/dns")
 	visit("event-rule/dns")
+	visit("sns-subscription/dns")
 
 	out := &graph.Graph{}
 	refs := map[graph.Addr]graph.Reference{}
@@ -90,9 +92,15 @@ func addTo(g *graph.Graph, n *graph.Node, after []graph.Reference) graph.Referen
 func newEngineFor(cfg sdk.Config, g *graph.Graph) engine {
 	e := newEngine(cfg, "demo")
 	if hasFunction(g) {
-		e.cloud.FindFunction(model.FunctionName("demo"), true)
+		findFunction(e)
 	}
 	return e
+}
+
+// findFunction makes an engine read the function and its topic.
+func findFunction(e engine) {
+	e.cloud.FindFunction(model.FunctionName("demo"), true)
+	e.cloud.FindTopic(model.FunctionName("demo"), true)
 }
 
 func hasFunction(g *graph.Graph) bool { return g.Node("lambda-function/dns") != nil }
@@ -108,7 +116,7 @@ func settleTime(g *graph.Graph) time.Duration {
 // runFunction plans and applies, or deletes if the graph is empty, in real time.
 func runFunction(ctx context.Context, cfg sdk.Config, g *graph.Graph) error {
 	e := newEngine(cfg, "demo")
-	e.cloud.FindFunction(model.FunctionName("demo"), true)
+	findFunction(e)
 	return e.run(ctx, g)
 }
 
@@ -116,7 +124,7 @@ func runFunction(ctx context.Context, cfg sdk.Config, g *graph.Graph) error {
 func mustPlanNothing(t *testing.T, cfg sdk.Config, g *graph.Graph, when string) {
 	t.Helper()
 	e := newEngine(cfg, "demo")
-	e.cloud.FindFunction(model.FunctionName("demo"), true)
+	findFunction(e)
 	if p, err := e.plan(t.Context(), g); err != nil || !p.IsEmpty() {
 		t.Errorf("%s; the second plan is not empty: %v\n%s", when, err, strings.Join(planLines(p), "\n"))
 	}

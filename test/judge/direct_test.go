@@ -88,6 +88,9 @@ func (d directJudge) buildCluster(t *testing.T, in model.Input) builtCluster {
 	if model.UsesEtcdDNS(in.Cluster.Spec) {
 		cloud.FindFunction(model.FunctionName(name), true)
 	}
+	if model.UsesEtcdTopic(in.Cluster.Spec) {
+		cloud.FindTopic(model.FunctionName(name), true)
+	}
 	return builtCluster{directJudge: d, graph: g, cloud: cloud}
 }
 

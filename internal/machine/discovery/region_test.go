@@ -30,6 +30,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -184,6 +185,30 @@ func (c *cloud) createRule() {
 	c.check(err)
 }
 
+// createTopic creates a topic, to which the function is subscribed, and sends notifications of the groups to it.
+func (c *cloud) createTopic(groups ...string) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	topics := sns.NewFromConfig(c.cfg)
+	topic, err := topics.CreateTopic(ctx, &sns.CreateTopicInput{Name: aws.String("dns")})
+	c.check(err)
+	_, err = lambda.NewFromConfig(c.cfg).AddPermission(ctx, &lambda.AddPermissionInput{
+		FunctionName: aws.String("dns"), StatementId: aws.String("sns"), Action: aws.String("lambda:InvokeFunction"),
+		Principal: aws.String("sns.amazonaws.com"), SourceArn: topic.TopicArn,
+	})
+	c.check(err)
+	_, err = topics.Subscribe(ctx, &sns.SubscribeInput{TopicArn: topic.TopicArn, Protocol: aws.String("lambda"), Endpoint: aws.String(functionARN)})
+	c.check(err)
+
+	for _, group := range groups {
+		_, err := c.scaling.PutNotificationConfiguration(ctx, &autoscaling.PutNotificationConfigurationInput{
+			AutoScalingGroupName: aws.String("slot-" + group), TopicARN: topic.TopicArn,
+			NotificationTypes: []string{"autoscaling:EC2_INSTANCE_LAUNCH", "autoscaling:EC2_INSTANCE_TERMINATE"},
+		})
+		c.check(err)
+	}
+}
+
 // createGroups creates a group of one machine for each slot.
 func (c *cloud) createGroups(slots ...string) {
 	c.t.Helper()
@@ -307,6 +332,30 @@ func (c *cloud) log() string {
 	}
 
 	return b.String()
+}
+
+// TestRecordsFollowNotifications: without any rule of EventBridge, notifications of Auto Scaling reach the function through a
+// topic, and the records follow the machines. The test notifications are full comparisons too: they find the machines that
+// were launched before.
+func TestRecordsFollowNotifications(t *testing.T) {
+	t.Parallel()
+	c := emptyCloud(t)
+	c.createZone()
+	c.uploadCode()
+	c.createFunction()
+	c.createGroups("a", "b", "c")
+	c.createTopic("a", "b", "c")
+	first := c.waitForRecords(func(ids map[string]string) bool { return len(ids) == 3 })
+	c.waitForLog(`autoscaling:TEST_NOTIFICATION`)
+
+	_, err := c.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first["b"]}})
+	c.check(err)
+	c.waitForRecords(func(ids map[string]string) bool { return len(ids) == 3 && ids["b"] != first["b"] })
+	c.waitForLog(`autoscaling:EC2_INSTANCE_LAUNCH`)
+
+	c.resize("c")
+	c.waitForRecords(func(ids map[string]string) bool { return len(ids) == 2 })
+	c.waitForLog(`autoscaling:EC2_INSTANCE_TERMINATE`)
 }
 
 // TestRecordsFollowMachines: the local region emits the events of Auto Scaling, runs the function with a role of its own,

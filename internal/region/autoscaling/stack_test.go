@@ -41,6 +41,20 @@ type stack struct {
 	now  time.Time
 	full []string // instance types for which EC2 has no capacity
 	sent []autoscaling.Event
+
+	notified  []autoscaling.Notification
+	noPublish error // of each notification
+}
+
+// publish records a notification.
+func (s *stack) publish(n autoscaling.Notification) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.noPublish == nil {
+		s.notified = append(s.notified, n)
+	}
+
+	return s.noPublish
 }
 
 // emit records an event.
@@ -112,6 +126,7 @@ func newStack(tb testing.TB) *stack {
 	s.cloud.SetLoadBalancers(s.elb.LoadBalancers)
 	s.svc, err = autoscaling.New(autoscaling.Config{
 		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb, Emit: s.emit,
+		Publish: s.publish,
 	})
 	if err != nil {
 		tb.Fatal(err)
