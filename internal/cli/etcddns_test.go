@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
@@ -66,7 +69,7 @@ func countMembers(cfg aws.Config, cluster string) (int, error) {
 	return 0, nil
 }
 
-// cmdUnfunctioned is the command "unfunctioned": the account has no function, rule, log group and zone.
+// cmdUnfunctioned is the command "unfunctioned": the account has no function, rule, log group and zone, and no topic of demo or stack.
 func cmdUnfunctioned(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx := context.Background()
 	cfg := configOf(ts)
@@ -78,9 +81,28 @@ func cmdUnfunctioned(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	zones, err := route53.NewFromConfig(cfg).ListHostedZones(ctx, &route53.ListHostedZonesInput{})
 	ts.Check(err)
-	if left := len(functions.Functions) + len(rules.Rules) + len(groups.LogGroups) + len(zones.HostedZones); left > 0 {
-		ts.Fatalf("%s is left", fmt.Sprint(len(functions.Functions), " functions, ", len(rules.Rules), " rules, ", len(groups.LogGroups), " log groups, ", len(zones.HostedZones), " zones"))
+	topics, err := countTopics(ctx, cfg, "demo", "stack")
+	ts.Check(err)
+	if left := len(functions.Functions) + len(rules.Rules) + len(groups.LogGroups) + len(zones.HostedZones) + topics; left > 0 {
+		ts.Fatalf("%s is left", fmt.Sprint(len(functions.Functions), " functions, ", len(rules.Rules), " rules, ", len(groups.LogGroups), " log groups, ", len(zones.HostedZones), " zones, ", topics, " topics"))
 	}
+}
+
+// countTopics returns how many topics of the functions of clusters exist.
+func countTopics(ctx context.Context, cfg aws.Config, clusters ...string) (int, error) {
+	found := 0
+	for _, cluster := range clusters {
+		arn := "arn:aws:sns:us-east-1:" + regiontest.AccountID + ":slipway-dns-" + cluster
+		_, err := sns.NewFromConfig(cfg).GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &arn})
+		var missing *snstypes.NotFoundException
+		switch {
+		case err == nil:
+			found++
+		case !errors.As(err, &missing):
+			return found, err
+		}
+	}
+	return found, nil
 }
 
 // configOf returns the configuration of clients of the script's region.

@@ -19,13 +19,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
 // etcdZone is the private zone of examples/etcd-dns.yaml, with the name of the tests' cluster.
 const etcdZone = clusterName + ".internal"
 
 // TestDiscoveryByDNS creates examples/etcd-dns.yaml, whose members of etcd find each other by the records that a Lambda function
-// keeps. A machine is lost, and the records and the members follow.
+// keeps. A machine is lost, and the records and the members follow. EventBridge tells the function at first, then SNS alone.
 func TestDiscoveryByDNS(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
@@ -41,9 +44,25 @@ func TestDiscoveryByDNS(t *testing.T) {
 		{"the records are those of the machines", checkRecords},
 		{"plan shows nothing", checkEmptyPlan},
 		{"a machine is lost", loseMachineWithRecord},
+		{"SNS instead of EventBridge", triggerBySNS},
+		{"plan shows nothing", checkEmptyPlan},
+		{"a machine is lost", loseMachineWithRecord},
 		{"delete leaves nothing", deleteWithRecords},
 	})
 }
+
+// triggerBySNS changes the manifest: notifications to a topic trigger the function, and no rule with a pattern.
+func triggerBySNS(e *environment) {
+	e.editManifest("    discovery: DNS\n", "    discovery: DNS\n    discoveryEvents: [SNS]\n")
+	e.runSlipway("apply", clusterName, "--yes")
+	rule, err := eventbridge.NewFromConfig(e.aws).DescribeRule(e.t.Context(), &eventbridge.DescribeRuleInput{Name: aws.String(functionName)})
+	if err != nil || aws.ToString(rule.EventPattern) != "" {
+		e.t.Fatalf("the rule has a pattern: %+v, %v", rule, err)
+	}
+}
+
+// functionName is the name of the function that keeps the records, of its rule and of its topic.
+const functionName = "slipway-dns-" + clusterName
 
 // machineAddresses returns the private addresses of the control plane's machines by the names of their members.
 func (e *environment) machineAddresses() map[string]string {
@@ -178,9 +197,9 @@ func loseMachineWithRecord(e *environment) {
 	}
 }
 
-// deleteWithRecords deletes the cluster, with its records, their zone and the function.
+// deleteWithRecords deletes the cluster, with its records, their zone, the function and its topic.
 func deleteWithRecords(e *environment) {
-	if left := e.listDiscovery(); len(left) != 4 {
+	if left := e.listDiscovery(); len(left) != 5 {
 		e.t.Errorf("before the deletion there are %v", left)
 	}
 	deleteCluster(e)
@@ -189,11 +208,11 @@ func deleteWithRecords(e *environment) {
 	}
 }
 
-// listDiscovery returns what exists of the zone, the function, its rule and its log group.
+// listDiscovery returns what exists of the zone, the function, its rule, its topic and its log group.
 func (e *environment) listDiscovery() []string {
 	e.t.Helper()
 	ctx := e.t.Context()
-	name := "slipway-dns-" + clusterName
+	name := functionName
 	var found []string
 	var failed []error
 	zones, err := route53.NewFromConfig(e.aws).ListHostedZones(ctx, &route53.ListHostedZonesInput{})
@@ -218,6 +237,19 @@ func (e *environment) listDiscovery() []string {
 		for _, r := range rules.Rules {
 			found = append(found, "rule "+*r.Name)
 		}
+	}
+	who, err := sts.NewFromConfig(e.aws).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	topic := "arn:aws:sns:" + e.aws.Region + ":" + aws.ToString(who.Account) + ":" + name
+	_, err = sns.NewFromConfig(e.aws).GetTopicAttributes(ctx, &sns.GetTopicAttributesInput{TopicArn: &topic})
+	var missing *snstypes.NotFoundException
+	switch {
+	case err == nil:
+		found = append(found, "topic "+topic)
+	case !errors.As(err, &missing):
+		failed = append(failed, err)
 	}
 	groups, err := cloudwatchlogs.NewFromConfig(e.aws).DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{})
 	failed = append(failed, err)

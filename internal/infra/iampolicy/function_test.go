@@ -18,18 +18,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	snstypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
 
-const dnsFunctionARN = "arn:aws:lambda:us-east-1:123456789012:function:slipway-dns-demo"
+const (
+	dnsFunctionARN = "arn:aws:lambda:us-east-1:123456789012:function:slipway-dns-demo"
+	dnsTopicARN    = "arn:aws:sns:us-east-1:123456789012:slipway-dns-demo"
+)
 
 // isOfFunction reports whether a statement is for the function that keeps DNS records.
 func isOfFunction(st iampolicy.Statement) bool {
 	return slices.Contains([]string{
 		"ReadFunction", "ReadRule", "ReadLogGroup", "ChangeFunction", "TriggerFunction", "PassFunctionRole", "ChangeRule", "ChangeTargets",
-		"ChangeLogGroup", "ReadZones", "CreateZone",
+		"ChangeLogGroup", "ReadZones", "CreateZone", "ReadTopic", "ReadNotifications", "ChangeTopic", "SubscribeFunction",
 	}, st.Sid)
 }
 
@@ -42,7 +47,7 @@ func TestFunctionPolicyIsEnough(t *testing.T) {
 	b.function = function
 	b.must(who{}, 0, "state", "init", "--yes")
 	b.create(who{}, "demo")
-	b.edit(who{}, "demo", "discovery: Tags", "discovery: DNS")
+	b.edit(who{}, "demo", "discovery: Tags", "discovery: DNS\n    discoveryEvents: [EventBridge, SNS]")
 	docs := b.policies("demo", "--allow-existing")
 	op := b.user("operator", docs)
 	b.must(op, 0, "apply", "demo", "--yes")
@@ -70,12 +75,25 @@ func (b *bench) driftFunction(ctx context.Context) {
 	functions := lambda.NewFromConfig(b.region.AWSConfig())
 	events := eventbridge.NewFromConfig(b.region.AWSConfig())
 	logs := cloudwatchlogs.NewFromConfig(b.region.AWSConfig())
+	topics := sns.NewFromConfig(b.region.AWSConfig())
 	name := sdk.String("slipway-dns-demo")
 	for _, change := range []func() error{
 		func() error {
 			_, err := functions.AddPermission(ctx, &lambda.AddPermissionInput{
-				FunctionName: name, StatementId: sdk.String("mine"), Action: sdk.String("lambda:InvokeFunction"), Principal: sdk.String("sns.amazonaws.com"),
+				FunctionName: name, StatementId: sdk.String("mine"), Action: sdk.String("lambda:InvokeFunction"), Principal: sdk.String("s3.amazonaws.com"),
 			})
+			return err
+		},
+		func() error {
+			_, err := topics.SetTopicAttributes(ctx, &sns.SetTopicAttributesInput{
+				TopicArn: sdk.String(dnsTopicARN), AttributeName: sdk.String("Policy"), AttributeValue: sdk.String(""),
+			})
+			return err
+		},
+		func() error {
+			_, err := topics.TagResource(ctx, &sns.TagResourceInput{ResourceArn: sdk.String(dnsTopicARN), Tags: []snstypes.Tag{
+				{Key: sdk.String("slipway.dev/role"), Value: sdk.String("x")}, {Key: sdk.String("Name"), Value: sdk.String("x")},
+			}})
 			return err
 		},
 		func() error {
@@ -189,5 +207,15 @@ func (b *bench) deniedToOperator(ctx context.Context, op who) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "AccessDenied") {
 		b.Errorf("trigger another function: %v", err)
+	}
+	_, err = sns.NewFromConfig(cfg).Subscribe(ctx, &sns.SubscribeInput{
+		TopicArn: sdk.String(dnsTopicARN), Protocol: sdk.String("lambda"), Endpoint: sdk.String("arn:aws:lambda:us-east-1:123456789012:function:mine"),
+	})
+	if err == nil || !strings.Contains(err.Error(), "AuthorizationError") {
+		b.Errorf("subscribe another function: %v", err)
+	}
+	_, err = sns.NewFromConfig(cfg).CreateTopic(ctx, &sns.CreateTopicInput{Name: sdk.String("mine")})
+	if err == nil || !strings.Contains(err.Error(), "AuthorizationError") {
+		b.Errorf("create another topic: %v", err)
 	}
 }
