@@ -316,7 +316,7 @@ func functionPolicies() []iampolicy.Policy {
 		Boundary:     boundary,
 		CreatesZones: true,
 		Function:     "slipway-dns-demo",
-		FunctionRole: "demo.dns.us-east-1",
+		HasTopic:     true, FunctionRole: "demo.dns.us-east-1",
 	})
 }
 

@@ -465,18 +465,6 @@ func fromGroup(g astypes.AutoScalingGroup) awskind.AutoScalingGroup {
 	return r
 }
 
-// toTemplateSpec returns nil if the group has a mixed instances policy, which names the template.
-func toTemplateSpec(t awskind.TemplateSpec) *astypes.LaunchTemplateSpecification {
-	if t.ID.Literal() == "" {
-		return nil
-	}
-
-	id := t.ID.Literal()
-	version, _ := t.Version.Literal()
-
-	return &astypes.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: &version}
-}
-
 func toScalingTags(group string, tags awskind.Tags) []astypes.Tag {
 	var out []astypes.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

@@ -76,3 +76,15 @@ func fromMixedPolicy(p *astypes.MixedInstancesPolicy) awskind.MixedInstancesPoli
 
 	return out
 }
+
+// toTemplateSpec returns nil if the group has a mixed instances policy, which names the template.
+func toTemplateSpec(t awskind.TemplateSpec) *astypes.LaunchTemplateSpecification {
+	if t.ID.Literal() == "" {
+		return nil
+	}
+
+	id := t.ID.Literal()
+	version, _ := t.Version.Literal()
+
+	return &astypes.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: &version}
+}
