@@ -187,10 +187,11 @@ type Networking struct {
 	// Subnets of the VPC.
 	Subnets []Subnet `json:"subnets,omitempty"`
 
-	// CNI is the pod network plugin: flannel or amazon-vpc. With flannel, pods have addresses of podCIDR in an overlay network. With
+	// CNI is the pod network plugin: flannel, amazon-vpc or cilium. With flannel, pods have addresses of podCIDR in an overlay network. With
 	// amazon-vpc, the Amazon VPC CNI gives them addresses of the subnets of their machines: a machine has as many pods as its
 	// type has addresses, and pods have the security groups of their machine. It needs spec.serviceAccountIssuerDiscovery, and
-	// its images in the asset catalogue. It is fixed when the cluster is created.
+	// its images in the asset catalogue. With cilium, a channel of add-ons installs Cilium, and Slipway opens its ports. It is fixed
+	// when the cluster is created.
 	CNI string `json:"cni,omitempty"`
 
 	// Flannel configures the pod network plugin flannel.
@@ -222,6 +223,8 @@ const (
 	CNIFlannel = "flannel"
 	// CNIAmazonVPC is the Amazon VPC CNI: pods have addresses of the VPC.
 	CNIAmazonVPC = "amazon-vpc"
+	// CNICilium is an overlay network with addresses of podCIDR, by Cilium, which a channel of add-ons installs.
+	CNICilium = "cilium"
 )
 
 // The service account of the Amazon VPC CNI.

@@ -256,7 +256,7 @@ func flagsWithoutEquivalent() map[string]string {
 		"set":                       fields,
 		"unset":                     fields,
 		"override":                  fields,
-		"networking":                "set spec.networking.cni to flannel or amazon-vpc: slipway explain cluster.networking.cni",
+		"networking":                "set spec.networking.cni to flannel, amazon-vpc or cilium: slipway explain cluster.networking.cni",
 		"cloud":                     "leave it out: AWS is the only cloud",
 		"channel":                   "leave it out: slipway get versions lists the versions of Kubernetes",
 		"cloudonly":                 "leave it out; without the Kubernetes API, terminate a machine in EC2: its group replaces it",

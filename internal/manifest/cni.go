@@ -19,6 +19,9 @@ const leastPods = 10
 // HasVPCPods reports whether pods of a cluster have addresses of the VPC.
 func HasVPCPods(c v1alpha1.Cluster) bool { return c.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC }
 
+// HasCilium reports whether a channel of add-ons installs Cilium as the network of pods.
+func HasCilium(c v1alpha1.Cluster) bool { return c.Spec.Networking.CNI == v1alpha1.CNICilium }
+
 func defaultPodCIDR(s *Set) {
 	n := &s.Cluster.Spec.Networking
 	if HasVPCPods(s.Cluster) {
@@ -30,7 +33,7 @@ func defaultPodCIDR(s *Set) {
 }
 
 func defaultFlannelBackend(s *Set) {
-	if !HasVPCPods(s.Cluster) {
+	if !HasVPCPods(s.Cluster) && !HasCilium(s.Cluster) {
 		setDefaultText(&s.Cluster.Spec.Networking.Flannel.Backend, v1alpha1.FlannelVXLAN)
 	}
 }
@@ -40,10 +43,16 @@ const pathCNI = "spec.networking.cni"
 // checkCNI checks the pod network plugin, and the fields of another one.
 func checkCNI(v validator, n v1alpha1.Networking) {
 	switch n.CNI {
-	case "cilium", "calico":
-		// Their operators choose ports, rights and kernel features by settings of their own. None of it was tested.
-		v.errorf(pathCNI, n.CNI, "use flannel, which enforces NetworkPolicies too, or amazon-vpc",
-			"is not supported: Slipway knows neither its images nor the ports and kernel features that its settings need")
+	case "calico":
+		v.errorf(pathCNI, n.CNI, "use flannel, which enforces NetworkPolicies too, amazon-vpc or cilium",
+			"is not supported: no list of the digests of its images is known, so its content could not be pinned")
+		return
+	case v1alpha1.CNICilium:
+		if n.Flannel.Backend != "" {
+			v.errorf("spec.networking.flannel.backend", n.Flannel.Backend, "leave it out",
+				"has no effect with spec.networking.cni %s", n.CNI)
+		}
+
 		return
 	case v1alpha1.CNIAmazonVPC:
 		if n.Flannel.Backend != "" {
@@ -59,7 +68,7 @@ func checkCNI(v validator, n v1alpha1.Networking) {
 		return
 	}
 
-	v.checkChoice(pathCNI, n.CNI, v1alpha1.CNIFlannel, v1alpha1.CNIAmazonVPC)
+	v.checkChoice(pathCNI, n.CNI, v1alpha1.CNIFlannel, v1alpha1.CNIAmazonVPC, v1alpha1.CNICilium)
 	v.checkChoice(
 		"spec.networking.flannel.backend",
 		n.Flannel.Backend,
@@ -111,6 +120,12 @@ func checkVPCPods(v validator, c v1alpha1.Cluster) {
 
 // checkGroupPods checks a group of a cluster whose pods have addresses of the VPC.
 func checkGroupPods(v validator, spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster) {
+	if HasCilium(c) && spec.WarmPool.PoolState != "" {
+		v.errorf("spec.warmPool.poolState", spec.WarmPool.PoolState, "leave spec.warmPool out",
+			"is not possible with spec.networking.cni %s: machines of a pool pull the images of the network, which a channel has",
+			v1alpha1.CNICilium)
+	}
+
 	if !HasVPCPods(c) || spec.Role == v1alpha1.RoleBastion {
 		return
 	}

@@ -105,3 +105,33 @@ func TestDescribedTypesLimitPods(t *testing.T) {
 		}
 	}
 }
+
+// TestCilium: Cilium has an overlay with the range of flannel and none of its settings; groups have no warm pools, whose machines would
+// pull images that only a channel names.
+func TestCilium(t *testing.T) {
+	with := func(change func(*manifest.Set)) manifest.Set {
+		return vpcSet(t, func(s *manifest.Set) {
+			s.Cluster.Spec.Networking.CNI = v1alpha1.CNICilium
+			change(s)
+		})
+	}
+	set := with(func(*manifest.Set) {})
+	if err := manifest.Validate(set).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := set.Cluster.Spec.Networking; n.PodCIDR != "10.244.0.0/16" || n.Flannel.Backend != "" {
+		t.Errorf("the range of pods is %s, and the backend of flannel %q", n.PodCIDR, n.Flannel.Backend)
+	}
+	for want, change := range map[string]func(*manifest.Set){
+		`spec.networking.flannel.backend "WireGuard": has no effect with spec.networking.cni cilium`: func(s *manifest.Set) {
+			s.Cluster.Spec.Networking.Flannel.Backend = v1alpha1.FlannelWireGuard
+		},
+		`spec.warmPool.poolState "Stopped": is not possible with spec.networking.cni cilium`: func(s *manifest.Set) {
+			s.Groups[1].Spec.WarmPool.PoolState = "Stopped"
+		},
+	} {
+		if err := manifest.Validate(with(change)).Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func (p podLab) rotateTokenKey(operator caller, want pki.RotationStep) {
 }
 
 // TestTokenKeyRotation: while the key of tokens is rotated, tokens of both keys get credentials; afterwards those of the old key get none.
-// An operator with the policy of one has the rights for it.
+// No attack: an operator with the policy of one has the rights for it.
 func TestTokenKeyRotation(t *testing.T) {
 	p := newPodLab(t)
 	operator := p.user("operator", p.policies("demo", "--allow-existing"))
@@ -76,7 +76,8 @@ func TestTokenKeyRotation(t *testing.T) {
 	try("the old key", old, false)
 }
 
-// TestRealTokenKeyRotation: an API server with a new key accepts tokens of the old one until it is removed.
+// TestRealTokenKeyRotation: an API server with a new key accepts tokens of the old one until it is removed. No attack: what keeps pods
+// working while keys are rotated.
 func TestRealTokenKeyRotation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

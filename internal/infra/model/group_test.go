@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"mime"
@@ -394,5 +395,40 @@ func TestVPCPodFlows(t *testing.T) {
 	}
 	if !maps.Equal(all, want) {
 		t.Errorf("all ports are open from %v, want %v", all, want)
+	}
+}
+
+// TestCiliumFlows: machines exchange the packets of Cilium's overlay and its health checks, and no others that flannel does not need.
+func TestCiliumFlows(t *testing.T) {
+	rules := func(cni string) map[string]bool {
+		in := with(t, func(*manifest.Set) {})
+		if cni != "" {
+			in.Cluster.Spec.Networking.CNI = cni
+			in.Cluster.Spec.Networking.Flannel.Backend = ""
+		}
+		out := map[string]bool{}
+		for _, n := range build(t, in).Nodes() {
+			if rule, ok := n.Resource.(awskind.SecurityGroupIngress); ok {
+				out[fmt.Sprintf("%s %d from %s to %s", rule.Protocol, rule.FromPort, rule.Source.Addr(), rule.Group.Addr())] = true
+			}
+		}
+
+		return out
+	}
+	flannel, cilium := rules(""), rules(v1alpha1.CNICilium)
+	more := map[string]bool{}
+	for rule := range cilium {
+		if !flannel[rule] {
+			more[rule] = true
+		}
+	}
+	want := map[string]bool{}
+	for _, from := range []string{"control-plane", "worker"} {
+		for _, to := range []string{"control-plane", "worker"} {
+			want["tcp 4240 from security-group/"+from+" to security-group/"+to] = true
+		}
+	}
+	if !maps.Equal(more, want) || len(cilium) != len(flannel)+len(want) {
+		t.Errorf("flannel has %d rules, Cilium %d, and more than flannel %v, want %v", len(flannel), len(cilium), more, want)
 	}
 }

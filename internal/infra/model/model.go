@@ -90,10 +90,12 @@ const (
 	portKubelet   = 10250
 	portEtcd      = 2379 // peers use 2380
 	portDNS       = 53
-	portVXLAN     = 8472
-	portWireGuard = 51820 // flannel's default for IPv4
-	firstNodePort = 30000 // the API server's default range
-	lastNodePort  = 32767
+	portVXLAN     = 8472 // of flannel and of Cilium
+	// https://docs.cilium.io/en/stable/operations/system_requirements/#firewall-rules
+	portCiliumHealth = 4240
+	portWireGuard    = 51820 // flannel's default for IPv4
+	firstNodePort    = 30000 // the API server's default range
+	lastNodePort     = 32767
 )
 
 // The message of path MTU discovery: destination unreachable, because fragmentation is needed and DF is set.

@@ -58,6 +58,18 @@ func overlayFlows(backend string, controlPlane, worker graph.Ref[awskind.Securit
 	return fs
 }
 
+// ciliumHealthFlows returns the flows with which Cilium's agents check that they reach each other. Its overlay has the port of flannel's.
+func ciliumHealthFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
+	const description = "health of Cilium"
+
+	return []flow{
+		newFlow("cilium-health-control-plane", controlPlane, controlPlane, portCiliumHealth, description),
+		newFlow("cilium-health-control-plane-worker", controlPlane, worker, portCiliumHealth, description),
+		newFlow("cilium-health-worker-control-plane", worker, controlPlane, portCiliumHealth, description),
+		newFlow("cilium-health-worker", worker, worker, portCiliumHealth, description),
+	}
+}
+
 // vpcPodFlows returns the flows of pods with addresses of the VPC, which have the security groups of their machines. They may connect
 // to each other at all ports, and machines of the control plane to all of them: the API server connects to webhooks and extension
 // API servers. From workers, the control plane admits DNS for pods of CoreDNS there, and no more than it does otherwise.
@@ -86,8 +98,14 @@ func (b *builder) podFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]
 		return append(vpcPodFlows(controlPlane, worker), fromWorkers...)
 	}
 
+	var health []flow
+	if manifest.HasCilium(b.Cluster) {
+		health = ciliumHealthFlows(controlPlane, worker)
+	}
+
 	return slices.Concat(
 		overlayFlows(b.Cluster.Spec.Networking.Flannel.Backend, controlPlane, worker),
+		health,
 		newNodePortFlows("nodeport", worker, worker),
 		// kube-proxy runs on control-plane machines too: their addresses serve NodePorts as those of workers do.
 		newNodePortFlows("nodeport-control-plane", controlPlane, controlPlane),

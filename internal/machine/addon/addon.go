@@ -36,6 +36,8 @@ type Values struct {
 	// WireGuard encrypts packets of pods between machines.
 	WireGuard bool
 
+	// NetworkOfChannel leaves the network of pods to a channel of add-ons: neither flannel nor the Amazon VPC CNI is rendered.
+	NetworkOfChannel bool
 	// VPCPods has pods get addresses of the VPC, with the Amazon VPC CNI in the place of flannel. The next four are needed with it
 	// only.
 	VPCPods bool
@@ -99,11 +101,11 @@ func Render(v Values) ([]Object, error) {
 	return out, nil
 }
 
-// has reports whether a cluster has the add-on of a file: one of the two pod networks, and all others.
+// has reports whether a cluster has the add-on of a file: one of the two pod networks or none of them, and all others.
 func (v Values) has(file string) bool {
 	switch file {
 	case "16-flannel-nodes.yaml", "30-flannel.yaml":
-		return !v.VPCPods
+		return !v.VPCPods && !v.NetworkOfChannel
 	case "30-amazon-vpc-cni.yaml":
 		return v.VPCPods
 	default:

@@ -302,3 +302,23 @@ func TestConnectionChecks(t *testing.T) {
 		t.Errorf("%d containers", seen)
 	}
 }
+
+// TestNetworkOfChannel: without a network of its own a cluster has kube-proxy and CoreDNS, and nothing of flannel or the Amazon VPC CNI.
+func TestNetworkOfChannel(t *testing.T) {
+	v := values()
+	v.NetworkOfChannel = true
+	objects, err := addon.Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, o := range objects {
+		names[o.Addon] = true
+		if strings.Contains(o.Path, "flannel") || strings.Contains(o.Path, "aws-node") {
+			t.Errorf("%s is of another network", o.Path)
+		}
+	}
+	if !names["slipway-kube-proxy"] || !names["slipway-coredns"] || names["slipway-flannel"] {
+		t.Errorf("the add-ons are %v", names)
+	}
+}

@@ -129,6 +129,8 @@ func addonValues(d node.Document) addon.Values {
 		Cluster:     d.Cluster,
 		Region:      d.Region,
 		VPCCNIRole:  d.Network.VPCCNIRole,
+
+		NetworkOfChannel: d.HasNetworkOfChannel(),
 	}
 }
 

@@ -62,7 +62,10 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return m.keepMaintained(ctx) })
 		group.Go(func() error { return m.keepRecovered(ctx) })
 		group.Go(func() error { return m.keepSize(ctx) })
-		group.Go(func() error { return newPolicyCompiler(a, a.newAdminClient()).run(ctx) })
+		if !a.doc.HasNetworkOfChannel() { // which enforces NetworkPolicies itself
+			group.Go(func() error { return newPolicyCompiler(a, a.newAdminClient()).run(ctx) })
+		}
+
 		group.Go(func() error { return m.keepMetrics(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })

@@ -78,7 +78,7 @@ func newPolicyLoader(a *Agent) *policyLoader {
 
 // run loads the rules after each change until ctx ends. While the API does not answer, the kernel keeps those it has.
 func (l *policyLoader) run(ctx context.Context) error {
-	if l.rules == nil {
+	if l.rules == nil || l.agent.doc.HasNetworkOfChannel() {
 		<-ctx.Done()
 		return ctx.Err()
 	}

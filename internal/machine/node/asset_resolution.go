@@ -16,8 +16,11 @@ const ProxyImage = "kube-proxy"
 
 // networkImages returns the images of a pod network plugin, which run on every node.
 func networkImages(cni string) []string {
-	if cni == v1alpha1.CNIAmazonVPC {
+	switch cni {
+	case v1alpha1.CNIAmazonVPC:
 		return []string{"amazon-k8s-cni", "amazon-k8s-cni-init"}
+	case v1alpha1.CNICilium: // those of a channel
+		return nil
 	}
 
 	return []string{"flannel", "flannel-cni-plugin"}

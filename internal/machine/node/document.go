@@ -382,7 +382,7 @@ func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 		out.FlannelBackend = n.Flannel.Backend
 	}
 
-	if n.CNI == v1alpha1.CNIAmazonVPC {
+	if n.CNI != v1alpha1.CNIFlannel {
 		out.CNI = n.CNI
 	}
 
@@ -434,12 +434,20 @@ func (d Document) HasExternalNodeController() bool {
 // HasVPCPods reports whether pods have addresses of the VPC.
 func (d Document) HasVPCPods() bool { return d.Network.CNI == v1alpha1.CNIAmazonVPC }
 
+// HasNetworkOfChannel reports whether a channel of add-ons installs the network of pods, which enforces NetworkPolicies itself.
+func (d Document) HasNetworkOfChannel() bool { return d.Network.CNI == v1alpha1.CNICilium }
+
 // HasWarmPool reports whether the group has a warm pool: its machines pull images that run on every
 // node, and Auto Scaling waits for them, see [LaunchHook]. The images tell that and not a field of
 // its own, because the agents of earlier versions reject documents with a field that they do not
 // know.
 func (d Document) HasWarmPool() bool {
-	_, pullsNetwork := d.Images[networkImages(d.Network.CNI)[0]]
+	network := networkImages(d.Network.CNI)
+	if len(network) == 0 { // groups have no warm pools then
+		return false
+	}
+
+	_, pullsNetwork := d.Images[network[0]]
 
 	return pullsNetwork && d.Role == v1alpha1.RoleWorker
 }

@@ -128,8 +128,8 @@ func (d Document) validateNetwork() []error {
 		out = append(out, invalidField("network.flannelBackend", b, "must be "+v1alpha1.FlannelWireGuard+" or left out"))
 	}
 
-	if c := d.Network.CNI; c != "" && !d.HasVPCPods() {
-		out = append(out, invalidField("network.cni", c, "must be "+v1alpha1.CNIAmazonVPC+" or left out"))
+	if c := d.Network.CNI; c != "" && !d.HasVPCPods() && !d.HasNetworkOfChannel() {
+		out = append(out, invalidField("network.cni", c, "must be "+v1alpha1.CNIAmazonVPC+", "+v1alpha1.CNICilium+" or left out"))
 	}
 
 	if d.HasVPCPods() && d.Kubelet.MaxPods < 1 {

@@ -339,3 +339,29 @@ func TestVPCPods(t *testing.T) {
 		t.Errorf("images %q, want %q", got, want)
 	}
 }
+
+// TestNetworkOfChannel: with Cilium, machines have the range of pods and none of the images of a network; documents of other networks stay
+// invalid.
+func TestNetworkOfChannel(t *testing.T) {
+	in := input(0)
+	in.Cluster.Spec.Networking.CNI = v1alpha1.CNICilium
+	in.Cluster.Spec.Networking.Flannel.Backend = ""
+	d, err := node.BuildDocument(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !d.HasNetworkOfChannel() || d.HasVPCPods() || d.HasWarmPool() || d.Network.PodCIDR == "" {
+		t.Errorf("the network is %+v", d.Network)
+	}
+	cluster := v1alpha1.ClusterSpec{KubernetesVersion: "1.36.3"}
+	cluster.Networking.CNI = v1alpha1.CNICilium
+	for name := range node.ImageVersions(cluster, v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane}) {
+		if strings.Contains(name, "flannel") || strings.Contains(name, "cni") {
+			t.Errorf("image %s", name)
+		}
+	}
+	in.Cluster.Spec.Networking.CNI = "calico"
+	if _, err := node.BuildDocument(in); err == nil || !strings.Contains(err.Error(), "network.cni") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -19,6 +19,7 @@ func (s volumeHandlers) ops() []wire.Operation {
 		writeOperation(s.Service, "CreateVolume", s.createVolume),
 		writeOperation(s.Service, "DeleteVolume", s.deleteVolume),
 		readOperation(s.Service, "DescribeVolumes", s.describeVolumes),
+		readOperation(s.Service, "DescribeVolumeStatus", s.describeVolumeStatus),
 		writeOperation(s.Service, "AttachVolume", s.attachVolume),
 		writeOperation(s.Service, "DetachVolume", s.detachVolume),
 		writeOperation(s.Service, "ModifyVolume", s.modifyVolume),
