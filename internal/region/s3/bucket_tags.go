@@ -4,7 +4,6 @@ package s3
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -34,16 +33,12 @@ const (
 	maxTagValueRunes = 256
 )
 
-// tagTextPattern matches the keys and values of tags that S3 allows.
-const tagTextPattern = `^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`
-
 // validateTags checks the tags of a bucket. systemTags is S3's message about tags of AWS.
 func validateTags(tags []*s3.Tag, systemTags string) error {
 	if len(tags) > maxBucketTags {
 		return newError(tooManyBucketTags)
 	}
 
-	allowed := regexp.MustCompile(tagTextPattern)
 	seen := map[string]bool{}
 
 	for _, tag := range tags {
@@ -56,9 +51,9 @@ func validateTags(tags []*s3.Tag, systemTags string) error {
 		switch {
 		case seen[key]:
 			return newErrorf(invalidTag, "Cannot provide multiple Tags with the same key").with(detail("TagKey", key))
-		case key == "" || len([]rune(key)) > maxTagKeyRunes || !allowed.MatchString(key):
+		case key == "" || len([]rune(key)) > maxTagKeyRunes || !wire.IsTagText(key):
 			return newErrorf(invalidTag, "The TagKey you have provided is invalid").with(detail("TagKey", key))
-		case len([]rune(*tag.Value)) > maxTagValueRunes || !allowed.MatchString(*tag.Value):
+		case len([]rune(*tag.Value)) > maxTagValueRunes || !wire.IsTagText(*tag.Value):
 			return newErrorf(invalidTag, "The TagValue you have provided is invalid").
 				with(detail("TagKey", key), detail("TagValue", *tag.Value))
 

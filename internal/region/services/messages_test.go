@@ -11,10 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	lbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -338,5 +341,58 @@ func TestMessagesOfDenials(t *testing.T) {
 			_, err := anonymous.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String("b-1"), Key: aws.String("k")})
 			return err
 		}, "AccessDenied: Access Denied"},
+	})
+}
+
+// TestTagsHaveTheCharactersOfTheirService: what EC2 allows in tags, others do not.
+func TestTagsHaveTheCharactersOfTheirService(t *testing.T) {
+	t.Parallel()
+	cfg := regiontest.Start(t).AWSConfig()
+	ctx := t.Context()
+	trust := aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},` +
+		`"Action":"sts:AssumeRole"}]}`)
+	role := func(key, value string) func() error {
+		return func() error {
+			_, err := iam.NewFromConfig(cfg).CreateRole(ctx, &iam.CreateRoleInput{
+				RoleName: aws.String("r"), AssumeRolePolicyDocument: trust, Tags: []iamtypes.Tag{{Key: &key, Value: &value}},
+			})
+
+			return err
+		}
+	}
+
+	vpc, err := ec2.NewFromConfig(cfg).CreateVpc(ctx, &ec2.CreateVpcInput{
+		CidrBlock: aws.String("10.0.0.0/16"), TagSpecifications: []types.TagSpecification{{
+			ResourceType: "vpc", Tags: []types.Tag{{Key: aws.String("a;b"), Value: aws.String("c, d")}},
+		}},
+	})
+	if err != nil {
+		t.Fatalf("EC2: %v", err)
+	}
+
+	checkMessages(t, []messageCase{
+		{
+			"a key", role("a;b", "c"), `ValidationError: 1 validation error detected: Value 'a;b' at 'tags.1.member.key' failed to ` +
+				`satisfy constraint: Member must satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]+`,
+		},
+		{
+			"a value", role("a", "c, d"), `ValidationError: 1 validation error detected: Value 'c, d' at 'tags.1.member.value' failed ` +
+				`to satisfy constraint: Member must satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]*`,
+		},
+		{"a target group", func() error {
+			_, err := elasticloadbalancingv2.NewFromConfig(cfg).CreateTargetGroup(ctx, &elasticloadbalancingv2.CreateTargetGroupInput{
+				Name: aws.String("t"), Protocol: "TCP", Port: aws.Int32(1), VpcId: vpc.Vpc.VpcId,
+				Tags: []lbtypes.Tag{{Key: aws.String("a"), Value: aws.String("c, d")}},
+			})
+
+			return err
+		}, "ValidationError: 1 validation error detected: Value 'c, d' at 'tags.1.member.value' failed to satisfy constraint"},
+		{"a log group", func() error {
+			_, err := cloudwatchlogs.NewFromConfig(cfg).CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{
+				LogGroupName: aws.String("g"), Tags: map[string]string{"a": "c, d"},
+			})
+
+			return err
+		}, "InvalidParameterException: "},
 	})
 }
