@@ -152,8 +152,8 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	checkDiscovery(v, c)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
-	v.checkTags("spec.tags", c.Spec.Tags)
-	v.checkTagTexts("spec.tags", c.Spec.Tags)
+	checkTags(v, "spec.tags", c.Spec.Tags)
+	checkTagTexts(v, "spec.tags", c.Spec.Tags)
 	v.checkRollingUpdate(c.Spec.RollingUpdate, v1alpha1.RoleWorker)
 	v.checkUpgrade(c.Spec.Upgrade)
 }
@@ -259,7 +259,7 @@ func hidePassword(raw string) string {
 	return u.Redacted()
 }
 
-func (v validator) checkTags(path string, tags map[string]string) {
+func checkTags(v validator, path string, tags map[string]string) {
 	if len(tags) > maxTags {
 		v.errorf(
 			path,
@@ -286,9 +286,9 @@ func (v validator) checkTags(path string, tags map[string]string) {
 	}
 }
 
-// checkTagTexts checks what IAM and Elastic Load Balancing demand of tags, and EC2 does not: characters, and keys that differ
-// in more than the case of their letters.
-func (v validator) checkTagTexts(path string, tags map[string]string) {
+// checkTagTexts checks what IAM and Elastic Load Balancing demand of tags, and EC2 does not:
+// characters, and keys that differ in more than the case of their letters.
+func checkTagTexts(v validator, path string, tags map[string]string) {
 	allowed := regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 	byLowerCase := map[string]string{"name": "Name"} // Slipway's own
 
@@ -305,7 +305,13 @@ func (v validator) checkTagTexts(path string, tags map[string]string) {
 
 		low := strings.ToLower(key)
 		if other, twice := byLowerCase[low]; twice {
-			v.errorf(at, "", "use one of them", "differs from %s only in the case of its letters, which IAM ignores", other)
+			v.errorf(
+				at,
+				"",
+				"use one of them",
+				"differs from %s only in the case of its letters, which IAM ignores",
+				other,
+			)
 		}
 
 		byLowerCase[low] = key
