@@ -108,7 +108,9 @@ type ClusterSpec struct {
 	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
 
 	// Tags are set on every AWS resource of the cluster, in addition to Slipway's own tags. Keys
-	// must not begin with slipway.dev/, aws: or kubernetes.io/.
+	// must not begin with slipway.dev/, aws: or kubernetes.io/. Keys and values have letters,
+	// digits, spaces and _ . : / = + - @, which all services of AWS allow, and keys differ in more
+	// than the case of their letters.
 	Tags map[string]string `json:"tags,omitempty"`
 }
 

@@ -95,7 +95,10 @@ func addAssetsBuildFlags(cmd *cobra.Command, o *build.Options) {
 		"also build Kubernetes' conformance tests and the images that they start, which the catalogue does not list",
 	)
 
-	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default: assets in the cache directory)")
+	cmd.Flags().StringVar(
+		&o.Out, "out", "",
+		"output directory (default: assets in the cache directory)",
+	)
 }
 
 // buildAssets builds the assets that o asks for, and prints the path of their catalogue.

@@ -67,7 +67,10 @@ and etcd are pinned there, and the Go toolchain downloads and verifies them.` +
 	}
 
 	a.addYesFlag(cmd)
-	cmd.Flags().BoolVar(&check, "check", false, "report whether this computer can run the demo, and change nothing")
+	cmd.Flags().BoolVar(
+		&check, "check", false,
+		"report whether this computer can run the demo, and change nothing",
+	)
 
 	return cmd
 }

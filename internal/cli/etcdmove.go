@@ -49,10 +49,16 @@ continues. The API server starts by itself after 15 minutes.` + exitStatusHelp()
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "",
 		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node next to slipway)")
-	cmd.Flags().StringVar(&o.snapshot, "snapshot", "", "the backup to restore (default: a new one, tested, if etcd works, or else the newest)")
+	cmd.Flags().StringVar(
+		&o.snapshot, "snapshot", "",
+		"the backup to restore (default: a new one, tested, if etcd works, or else the newest)",
+	)
 	cmd.Flags().BoolVar(&o.lostZone, "zone-is-down", false,
 		"do not wait until the machine in the former zone has ended: its zone is down")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up waiting for the restoration after this time")
+	cmd.Flags().DurationVar(
+		&o.timeout, "timeout", 15*time.Minute,
+		"give up waiting for the restoration after this time",
+	)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 

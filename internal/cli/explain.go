@@ -43,7 +43,10 @@ cluster or group. The part spec may be left out. The same descriptions are in do
 	}
 
 	addFormatFlag(cmd, &format)
-	cmd.Flags().BoolVar(&recursive, "recursive", false, "list all fields below it, without their descriptions")
+	cmd.Flags().BoolVar(
+		&recursive, "recursive", false,
+		"list all fields below it, without their descriptions",
+	)
 	cmd.ValidArgsFunction = completeFieldPath
 
 	return cmd

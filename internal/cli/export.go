@@ -62,10 +62,16 @@ of the cluster. spec.api.users of the cluster says who has access.` + exitStatus
 	}
 
 	addNameFlag(cmd, &o.name)
-	cmd.Flags().BoolVar(&o.exec, "exec", false, "let kubectl run 'slipway token' instead of using a certificate")
+	cmd.Flags().BoolVar(
+		&o.exec, "exec", false,
+		"let kubectl run 'slipway token' instead of using a certificate",
+	)
 	cmd.Flags().StringVar(&o.endpoint, "sts-endpoint", "", "with --exec: URL of STS that the control plane asks, "+
 		"if it is not the regional one")
-	cmd.Flags().DurationVar(&o.admin, "admin", adminTTL, "lifetime of the certificate, at most 168h")
+	cmd.Flags().DurationVar(
+		&o.admin, "admin", adminTTL,
+		"lifetime of the certificate, at most 168h",
+	)
 	cmd.Flags().StringVar(
 		&o.kubeconfig,
 		"kubeconfig",

@@ -73,12 +73,27 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.account, "account", "", "AWS account ID, 12 digits")
-	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
+	cmd.Flags().BoolVar(
+		&o.readOnly, "read-only", false,
+		"only what commands that read need: no change, no key",
+	)
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
-	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
-	cmd.Flags().BoolVar(&o.stack, "stack", false, "only what the cluster's CloudFormation stack needs in addition")
-	cmd.Flags().BoolVar(&o.allowExisting, "allow-existing", false, "allow what the manifests name outside of the cluster")
-	cmd.Flags().StringVar(&o.discoveryInit, "discovery-init", "", "only what 'slipway iam init-discovery' of this s3:// URL needs")
+	cmd.Flags().BoolVar(
+		&o.deletion, "deletion", false,
+		"only the deletion of the cluster's KMS key",
+	)
+	cmd.Flags().BoolVar(
+		&o.stack, "stack", false,
+		"only what the cluster's CloudFormation stack needs in addition",
+	)
+	cmd.Flags().BoolVar(
+		&o.allowExisting, "allow-existing", false,
+		"allow what the manifests name outside of the cluster",
+	)
+	cmd.Flags().StringVar(
+		&o.discoveryInit, "discovery-init", "",
+		"only what 'slipway iam init-discovery' of this s3:// URL needs",
+	)
 	excludeFlags(cmd, "read-only", "state-init", "deletion", "stack", "discovery-init")
 	excludeFlags(cmd, "allow-existing", "state-init", "deletion", "stack", "discovery-init")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)

@@ -81,8 +81,14 @@ etcd volume that was lost is created by Terraform, not by machines.` + renderHel
 	}
 
 	addRenderFlags(a, cmd, &o)
-	cmd.Flags().StringVar(&o.out, "out", "", "directory to write main.tf.json into (default: stdout)")
-	cmd.Flags().BoolVar(&o.module, "module", false, "write a module: the calling configuration configures the provider")
+	cmd.Flags().StringVar(
+		&o.out, "out", "",
+		"directory to write main.tf.json into (default: stdout)",
+	)
+	cmd.Flags().BoolVar(
+		&o.module, "module", false,
+		"write a module: the calling configuration configures the provider",
+	)
 
 	return cmd
 }

@@ -45,7 +45,10 @@ store. The next apply deletes their machines.` + exitStatusHelp(),
 	}
 
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
-	cmd.Flags().StringVar(&name, "name", "", "the cluster, if the file does not contain one (SLIPWAY_CLUSTER)")
+	cmd.Flags().StringVar(
+		&name, "name", "",
+		"the cluster, if the file does not contain one (SLIPWAY_CLUSTER)",
+	)
 	cmd.Flags().BoolVar(&prune, "prune", false, "remove the groups that are absent from the file")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)

@@ -46,7 +46,10 @@ With --watch, print the state every 2 s when it has changed, until every machine
 
 	addNameFlag(cmd, &name)
 	addFormatFlag(cmd, &format)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the state until every machine is up to date")
+	cmd.Flags().BoolVarP(
+		&watch, "watch", "w", false,
+		"print the state until every machine is up to date",
+	)
 	cmd.Flags().DurationVar(
 		&joinTimeout,
 		"join-timeout",

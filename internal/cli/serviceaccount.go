@@ -58,7 +58,10 @@ func newServiceAccountCommand(a *app) *cobra.Command {
 // addServiceAccountFlags adds the flags of all commands about service accounts.
 func addServiceAccountFlags(cmd *cobra.Command, o *serviceAccountOptions) {
 	addNameFlag(cmd, &o.name)
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the service account")
+	cmd.Flags().StringVarP(
+		&o.namespace, "namespace", "n", "default",
+		"namespace of the service account",
+	)
 }
 
 func newServiceAccountCreateCommand(a *app) *cobra.Command {
@@ -94,8 +97,14 @@ The permissions boundary of the state store limits the role as well: an administ
 	}
 
 	addServiceAccountFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.policyFile, "policy-file", "", "file with a policy document in JSON, of at most 8192 bytes")
-	cmd.Flags().StringArrayVar(&o.policyARNs, "policy-arn", nil, "ARN of a managed policy; can be repeated")
+	cmd.Flags().StringVar(
+		&o.policyFile, "policy-file", "",
+		"file with a policy document in JSON, of at most 8192 bytes",
+	)
+	cmd.Flags().StringArrayVar(
+		&o.policyARNs, "policy-arn", nil,
+		"ARN of a managed policy; can be repeated",
+	)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 

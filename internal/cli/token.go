@@ -37,7 +37,10 @@ store nor AWS is called.` + exitStatusHelp(),
 	}
 
 	addNameFlag(cmd, &c.name)
-	cmd.Flags().StringVar(&c.clusterID, "cluster-id", "", "random id of the cluster, instead of its name")
+	cmd.Flags().StringVar(
+		&c.clusterID, "cluster-id", "",
+		"random id of the cluster, instead of its name",
+	)
 	cmd.Flags().StringVar(
 		&c.endpoint,
 		"sts-endpoint",

@@ -69,8 +69,14 @@ Ctrl-C: a terminal shows the current state, other outputs get one line for each 
 
 	addNameFlag(cmd, &o.name)
 	addFormatFlag(cmd, &o.format)
-	cmd.Flags().DurationVar(&o.wait, "wait", 0, "check again until the cluster is healthy, for at most this long")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "check again every few seconds and show what changes")
+	cmd.Flags().DurationVar(
+		&o.wait, "wait", 0,
+		"check again until the cluster is healthy, for at most this long",
+	)
+	cmd.Flags().BoolVarP(
+		&o.watch, "watch", "w", false,
+		"check again every few seconds and show what changes",
+	)
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of the JSON output")
 
 	return cmd

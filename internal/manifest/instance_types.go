@@ -29,7 +29,8 @@ type InstanceType struct {
 	MemoryMiB int
 	// Interfaces is the largest number of network interfaces. Zero is not known.
 	Interfaces int
-	// AddressesPerInterface is the largest number of private IPv4 addresses of an interface. Zero is not known.
+	// AddressesPerInterface is the largest number of private IPv4 addresses of an interface. Zero
+	// is not known.
 	AddressesPerInterface int
 	// Details are facts that only EC2 knows. They are zero for types of the embedded list.
 	Details InstanceTypeDetails
@@ -37,7 +38,8 @@ type InstanceType struct {
 
 // InstanceTypeDetails are facts about an instance type that EC2 described.
 type InstanceTypeDetails struct {
-	// Nitro is set for types on AWS's Nitro system, virtual or bare metal, whose volumes are NVMe devices.
+	// Nitro is set for types on AWS's Nitro system, virtual or bare metal, whose volumes are NVMe
+	// devices.
 	Nitro bool
 	// GPUs are the GPUs, such as "1 NVIDIA L4"; empty if there are none.
 	GPUs string
@@ -93,7 +95,8 @@ func FindInstanceType(name string) (InstanceType, bool) {
 	}, true
 }
 
-// FindInstanceType returns what EC2 described of an instance type, else the embedded list's line of it.
+// FindInstanceType returns what EC2 described of an instance type, else the embedded list's line of
+// it.
 func (s Set) FindInstanceType(name string) (InstanceType, bool) {
 	for _, t := range s.DescribedTypes {
 		if t.Name == name {
@@ -104,8 +107,8 @@ func (s Set) FindInstanceType(name string) (InstanceType, bool) {
 	return FindInstanceType(name)
 }
 
-// Arch returns the architecture of an instance type. That of a type which neither EC2 described nor the
-// embedded list contains is derived from its name.
+// Arch returns the architecture of an instance type. That of a type which neither EC2 described nor
+// the embedded list contains is derived from its name.
 func (s Set) Arch(name string) string {
 	if t, ok := s.FindInstanceType(name); ok {
 		return t.Arch
@@ -114,8 +117,8 @@ func (s Set) Arch(name string) string {
 	return archOfName(name)
 }
 
-// InstanceTypeArch returns the architecture of an instance type. That of a type which the embedded list
-// does not contain is derived from its name.
+// InstanceTypeArch returns the architecture of an instance type. That of a type which the embedded
+// list does not contain is derived from its name.
 func InstanceTypeArch(name string) string { return Set{}.Arch(name) }
 
 // The processor architectures for which Slipway has an agent.
@@ -124,9 +127,9 @@ const (
 	archARM64 = "arm64"
 )
 
-// archOfName derives the architecture from the name of an instance type: arm64 if the letters after the
-// generation contain g, for AWS's Graviton and NVIDIA's Grace, and for the first Graviton, a1. Source:
-// https://docs.aws.amazon.com/ec2/latest/instancetypes/instance-type-names.html
+// archOfName derives the architecture from the name of an instance type: arm64 if the letters after
+// the generation contain g, for AWS's Graviton and NVIDIA's Grace, and for the first Graviton, a1.
+// Source: https://docs.aws.amazon.com/ec2/latest/instancetypes/instance-type-names.html
 func archOfName(name string) string {
 	parts := instanceTypePattern().FindStringSubmatch(name)
 	if parts != nil && (strings.Contains(parts[2], "g") || parts[1] == "a" && parts[2] == "") {
@@ -136,16 +139,17 @@ func archOfName(name string) string {
 	return archAMD64
 }
 
-// instanceTypePattern matches the names of instance types: series, generation, options, a dot and the size.
-// AWS's names of sizes are fixed words and multiples of xlarge. Source: as for archOfName.
+// instanceTypePattern matches the names of instance types: series, generation, options, a dot and
+// the size. AWS's names of sizes are fixed words and multiples of xlarge. Source: as for
+// archOfName.
 func instanceTypePattern() *regexp.Regexp {
 	return regexp.MustCompile(
 		`^([a-z]+)(?:-?\d+)([a-z0-9-]*)\.(?:nano|micro|small|medium|large|(?:\d{1,3})?xlarge|metal(?:-\d{1,3}xl)?)$`,
 	)
 }
 
-// UnknownTypes returns the sorted machine types of the groups that the embedded list does not contain: EC2
-// must describe them.
+// UnknownTypes returns the sorted machine types of the groups that the embedded list does not
+// contain: EC2 must describe them.
 func (s Set) UnknownTypes() []string {
 	var out []string
 	for _, g := range s.Groups {
@@ -161,8 +165,9 @@ func (s Set) UnknownTypes() []string {
 	return slices.Compact(out)
 }
 
-// WithDescribedTypes returns the set with what EC2 described of the types asked for, and the findings that
-// follow. A group that uses an image of a known distribution gets the one for the described architecture.
+// WithDescribedTypes returns the set with what EC2 described of the types asked for, and the
+// findings that follow. A group that uses an image of a known distribution gets the one for the
+// described architecture.
 func (s Set) WithDescribedTypes(asked []string, described []InstanceType) (Set, diag.Findings) {
 	s = s.clone()
 	s.DescribedTypes = described
@@ -177,7 +182,8 @@ func (s Set) WithDescribedTypes(asked []string, described []InstanceType) (Set, 
 	return s, fs
 }
 
-// checkDescribedTypes repeats the checks that depend on machine types, if any of asked is one of the group.
+// checkDescribedTypes repeats the checks that depend on machine types, if any of asked is one of
+// the group.
 func checkDescribedTypes(v validator, spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster, asked []string) {
 	missing := false
 	own := false

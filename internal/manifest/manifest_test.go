@@ -239,6 +239,10 @@ func TestValidate(t *testing.T) {
 			c.Networking.NATGateways = "None"
 			c.Networking.VPCEndpoints = []string{"s3", "ec2", "sts", "kms", "autoscaling"}
 		}),
+		`spec.tags[team] "a, b": has a character that AWS does not allow`:                                 cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"team": "a, b"} }),
+		`spec.tags[a;b]: has a character that AWS does not allow`:                                         cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"a;b": ""} }),
+		`spec.tags[team]: differs from Team only in the case of its letters`:                              cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"team": "a", "Team": "b"} }),
+		`spec.tags[name]: differs from Name only in the case of its letters`:                              cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"name": "a"} }),
 		`spec.tags[slipway.dev/x]: is reserved: Slipway`:                                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"slipway.dev/x": "1"} }),
 		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                                        cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
 		`spec.etcd.volume.iops "20000": is not a valid number of IOPS for gp3 with 20 GiB (use 3000 to 1`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),

@@ -152,7 +152,8 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	checkDiscovery(v, c)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
-	v.checkTags("spec.tags", c.Spec.Tags)
+	checkTags(v, "spec.tags", c.Spec.Tags)
+	checkTagTexts(v, "spec.tags", c.Spec.Tags)
 	v.checkRollingUpdate(c.Spec.RollingUpdate, v1alpha1.RoleWorker)
 	v.checkUpgrade(c.Spec.Upgrade)
 }
@@ -258,7 +259,7 @@ func hidePassword(raw string) string {
 	return u.Redacted()
 }
 
-func (v validator) checkTags(path string, tags map[string]string) {
+func checkTags(v validator, path string, tags map[string]string) {
 	if len(tags) > maxTags {
 		v.errorf(
 			path,
@@ -282,6 +283,38 @@ func (v validator) checkTags(path string, tags map[string]string) {
 				"has a key or value that is empty or too long for AWS",
 			)
 		}
+	}
+}
+
+// checkTagTexts checks what IAM and Elastic Load Balancing demand of tags, and EC2 does not:
+// characters, and keys that differ in more than the case of their letters.
+func checkTagTexts(v validator, path string, tags map[string]string) {
+	allowed := regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
+	byLowerCase := map[string]string{"name": "Name"} // Slipway's own
+
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		at := path + "[" + key + "]"
+		if !allowed.MatchString(key) || !allowed.MatchString(tags[key]) {
+			v.errorf(
+				at,
+				tags[key],
+				"use letters, digits, spaces and _ . : / = + - @",
+				"has a character that AWS does not allow in the tags of roles and load balancers",
+			)
+		}
+
+		low := strings.ToLower(key)
+		if other, twice := byLowerCase[low]; twice {
+			v.errorf(
+				at,
+				"",
+				"use one of them",
+				"differs from %s only in the case of its letters, which IAM ignores",
+				other,
+			)
+		}
+
+		byLowerCase[low] = key
 	}
 }
 

@@ -39,7 +39,7 @@ func toVolume(r v1alpha1.RootVolume) v1alpha1.Volume {
 // checkGroupOptions checks the optional settings of a group: tags, security groups, permissions,
 // kubelet settings, user data, autoscaling, mixed instances and the warm pool.
 func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
-	v.checkTags("spec.cloudLabels", spec.CloudLabels)
+	checkTags(v, "spec.cloudLabels", spec.CloudLabels)
 	v.checkSecurityGroups(spec.AdditionalSecurityGroups)
 	if key := spec.RootVolume.EncryptionKey; key != "" && !keyPattern().MatchString(key) {
 		v.errorf(

@@ -75,15 +75,15 @@ type File struct {
 	Size int64 `json:"size,omitempty"`
 }
 
-// Image is one container image. It supports the architectures for which it has a digest. Machines do not use one without
-// digests: package pin finds them.
+// Image is one container image. It supports the architectures for which it has a digest. Machines
+// do not use one without digests: package pin finds them.
 type Image struct {
 	Name    string `json:"name"`    // such as kube-apiserver
 	Version string `json:"version"` // without a leading v
 	Ref     string `json:"ref"`     // the upstream reference, host/path:tag
 
-	// Digests are the digests of the manifests, sha256:<hex>, by architecture. It is empty until they are looked up, since
-	// upstream's lists have none.
+	// Digests are the digests of the manifests, sha256:<hex>, by architecture. It is empty until
+	// they are looked up, since upstream's lists have none.
 	Digests map[string]string `json:"digests,omitempty"`
 }
 
@@ -140,8 +140,8 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 	)
 }
 
-// Image returns the reference of the default version of an image, rewritten for ContainerRegistry. It ends with the digest
-// for the architecture. The error wraps ErrNotFound or ErrNoDigest.
+// Image returns the reference of the default version of an image, rewritten for ContainerRegistry.
+// It ends with the digest for the architecture. The error wraps ErrNotFound or ErrNoDigest.
 func (c Catalog) Image(name, arch string) (string, error) {
 	return c.ImageVersion(name, "", arch)
 }
@@ -171,7 +171,8 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 	return c.PullReference(image, arch), nil
 }
 
-// FindImage returns an image as the catalogue has it. An empty version selects the default. The error wraps ErrNotFound.
+// FindImage returns an image as the catalogue has it. An empty version selects the default. The
+// error wraps ErrNotFound.
 func (c Catalog) FindImage(name, version string) (Image, error) {
 	version = strings.TrimPrefix(version, "v")
 	var has []string
@@ -196,8 +197,8 @@ func (c Catalog) FindImage(name, version string) (Image, error) {
 	)
 }
 
-// PullReference returns the reference of an image, rewritten for ContainerRegistry, with the digest for the architecture if it
-// has one.
+// PullReference returns the reference of an image, rewritten for ContainerRegistry, with the digest
+// for the architecture if it has one.
 func (c Catalog) PullReference(i Image, arch string) string {
 	if digest, ok := i.Digests[arch]; ok {
 		return c.rewriteRef(i.Ref) + "@" + digest
@@ -239,8 +240,9 @@ func (c Catalog) WithDigests(other Catalog) Catalog {
 	return c
 }
 
-// WithMissing returns the catalogue with the files and images of other that it does not have, after its own. So it
-// also has the versions that running machines use. It includes [Catalog.WithDigests].
+// WithMissing returns the catalogue with the files and images of other that it does not have, after
+// its own. So it also has the versions that running machines use. It includes
+// [Catalog.WithDigests].
 func (c Catalog) WithMissing(other Catalog) Catalog {
 	c = c.WithDigests(other)
 	c.Files = slices.Clone(c.Files)
@@ -271,8 +273,8 @@ func (c Catalog) rewriteURL(url string) string {
 
 func (c Catalog) rewriteRef(ref string) string { return c.ImagePrefix() + ref }
 
-// ImagePrefix returns what precedes the reference of an image: ContainerRegistry with a slash, such as
-// mirror.example.com/, or nothing without a mirror.
+// ImagePrefix returns what precedes the reference of an image: ContainerRegistry with a slash, such
+// as mirror.example.com/, or nothing without a mirror.
 func (c Catalog) ImagePrefix() string {
 	if c.ContainerRegistry == "" {
 		return ""

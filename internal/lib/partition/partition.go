@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package partition knows the partitions of AWS: which regions belong to each, and the DNS suffix of its endpoints and
-// of EC2's service principal. A partition is a group of regions with accounts and ARNs of their own, such as aws-cn.
+// Package partition knows the partitions of AWS: which regions belong to each, and the DNS suffix
+// of its endpoints and of EC2's service principal. A partition is a group of regions with accounts
+// and ARNs of their own, such as aws-cn.
 //
-// The data is that of AWS's SDK for Go, which does not export it; a test compares the two. The package makes no calls
-// and knows no region by name: one that AWS opens later belongs to the partition whose pattern it matches.
+// The data is that of AWS's SDK for Go, which does not export it; a test compares the two. The
+// package makes no calls and knows no region by name: one that AWS opens later belongs to the
+// partition whose pattern it matches.
 package partition
 
 import "regexp"
@@ -36,7 +38,8 @@ func All() []Partition {
 	}
 }
 
-// OfRegion returns the partition of a region. One that matches no pattern counts as [Default], as in the SDK.
+// OfRegion returns the partition of a region. One that matches no pattern counts as [Default], as
+// in the SDK.
 func OfRegion(region string) Partition {
 	all := All()
 	for _, p := range all {
@@ -62,8 +65,9 @@ func Named(name string) Partition {
 	return all[0]
 }
 
-// EndpointService returns the name of a service for VPC endpoints in a region, such as com.amazonaws.us-east-1.ec2.
-// Outside of the partition aws, some services have names that begin with the partition's reversed domain.
+// EndpointService returns the name of a service for VPC endpoints in a region, such as
+// com.amazonaws.us-east-1.ec2. Outside of the partition aws, some services have names that begin
+// with the partition's reversed domain.
 func EndpointService(region, service string) string {
 	prefix := "com.amazonaws"
 	if own := reversedDomain(OfRegion(region).Name); own != "" && hasReversedName(region, service) {
@@ -73,8 +77,9 @@ func EndpointService(region, service string) string {
 	return prefix + "." + region + "." + service
 }
 
-// reversedDomain returns how names of services for VPC endpoints begin in a partition; empty if all are as in aws.
-// Source of this and of [hasReversedName]: getDefaultEndpointPrefix in aws-cdk-lib's aws-ec2/lib/vpc-endpoint.ts.
+// reversedDomain returns how names of services for VPC endpoints begin in a partition; empty if all
+// are as in aws. Source of this and of [hasReversedName]: getDefaultEndpointPrefix in aws-cdk-lib's
+// aws-ec2/lib/vpc-endpoint.ts.
 func reversedDomain(name string) string {
 	switch name {
 	case "aws-cn":
@@ -94,8 +99,8 @@ func reversedDomain(name string) string {
 	}
 }
 
-// hasReversedName reports whether the interface endpoint of a service that a manifest can list has a reversed name in
-// a region of one of these partitions.
+// hasReversedName reports whether the interface endpoint of a service that a manifest can list has
+// a reversed name in a region of one of these partitions.
 func hasReversedName(region, service string) bool {
 	switch service {
 	case "ecr.api", "ecr.dkr":

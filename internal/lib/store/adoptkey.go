@@ -20,9 +20,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
-// adoptKey takes the key that the alias of the bucket names, which an earlier run, or the initialization of another store in
-// the bucket, has created. Whoever may create keys and the alias can have planted it, so it must be like a new key of this
-// program in all that decides who can use it; otherwise the error says in what it differs. It gets its tag if it has none.
+// adoptKey takes the key that the alias of the bucket names, which an earlier run, or the
+// initialization of another store in the bucket, has created. Whoever may create keys and the alias
+// can have planted it, so it must be like a new key of this program in all that decides who can use
+// it; otherwise the error says in what it differs. It gets its tag if it has none.
 func (m s3Initializer) adoptKey(ctx context.Context, meta *kmstypes.KeyMetadata) error {
 	m.key.isNew = meta.CreationDate != nil && time.Since(*meta.CreationDate) < newKeyAge
 	var difference string
@@ -78,7 +79,8 @@ func (m s3Initializer) compareNewKey(ctx context.Context, meta *kmstypes.KeyMeta
 	return m.compareTags(ctx, meta)
 }
 
-// compareKeyMetadata returns in what the metadata of a key differ from those of a new one; empty if in nothing.
+// compareKeyMetadata returns in what the metadata of a key differ from those of a new one; empty if
+// in nothing.
 func compareKeyMetadata(meta *kmstypes.KeyMetadata) string {
 	if meta.KeyState != kmstypes.KeyStateEnabled {
 		return fmt.Sprintf("its state is %s", meta.KeyState)
@@ -87,7 +89,8 @@ func compareKeyMetadata(meta *kmstypes.KeyMetadata) string {
 	return kmskey.FindOtherUse(meta)
 }
 
-// compareTags returns in what the tags of a key differ from that of the store; empty if in nothing. A key without tags gets it.
+// compareTags returns in what the tags of a key differ from that of the store; empty if in nothing.
+// A key without tags gets it.
 func (m s3Initializer) compareTags(ctx context.Context, meta *kmstypes.KeyMetadata) (string, error) {
 	hasTag := false
 	pages := kms.NewListResourceTagsPaginator(m.keys, &kms.ListResourceTagsInput{KeyId: meta.Arn})
@@ -113,7 +116,8 @@ func (m s3Initializer) compareTags(ctx context.Context, meta *kmstypes.KeyMetada
 	return "", m.tagKey(ctx)
 }
 
-// hasNewKeyPolicy reports whether the policy of a key is that with which KMS or this program creates one, whoever ran it.
+// hasNewKeyPolicy reports whether the policy of a key is that with which KMS or this program
+// creates one, whoever ran it.
 func (m s3Initializer) hasNewKeyPolicy(ctx context.Context, meta *kmstypes.KeyMetadata) (bool, error) {
 	caller, err := m.caller.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -132,10 +136,12 @@ func (m s3Initializer) hasNewKeyPolicy(ctx context.Context, meta *kmstypes.KeyMe
 	), nil
 }
 
-// userIDPattern matches the values of aws:userid. A policy variable, which would match others, has other characters.
+// userIDPattern matches the values of aws:userid. A policy variable, which would match others, has
+// other characters.
 var userIDPattern = regexp.MustCompile(`^[A-Za-z0-9:+=,.@_-]+$`)
 
-// isNewKeyPolicy reports whether a key policy is KMS's default, or that of [newStateKeyPolicy] for any creator.
+// isNewKeyPolicy reports whether a key policy is KMS's default, or that of [newStateKeyPolicy] for
+// any creator.
 func isNewKeyPolicy(document, partitionName, account string) bool {
 	var p struct {
 		Statement []struct {
@@ -164,8 +170,9 @@ func isNewKeyPolicy(document, partitionName, account string) bool {
 	return err == nil && isSameDocument(document, want)
 }
 
-// isSameDocument reports whether two JSON documents are equal but for white space and the order of members. Their lengths are
-// compared too, since a decoder drops all but the last member of a name, and KMS may not.
+// isSameDocument reports whether two JSON documents are equal but for white space and the order of
+// members. Their lengths are compared too, since a decoder drops all but the last member of a name,
+// and KMS may not.
 func isSameDocument(a, b string) bool {
 	var compactA, compactB bytes.Buffer
 	if json.Compact(&compactA, []byte(a)) != nil || json.Compact(&compactB, []byte(b)) != nil {

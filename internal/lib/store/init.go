@@ -26,7 +26,8 @@ import (
 type InitStep struct {
 	// Description is what the step creates, such as "bucket my-state".
 	Description string
-	// Found is what the step has found instead of creating it. Empty: it has created what Description says.
+	// Found is what the step has found instead of creating it. Empty: it has created what
+	// Description says.
 	Found string
 	run   func(context.Context) error
 	found *string // set by run; nil if the step finds nothing
@@ -71,8 +72,8 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 	return planFileInit(s, opts)
 }
 
-// RunInitSteps runs the steps in order and calls done after each. It stops at the first error. A step is repeated for about a
-// minute while AWS does not see what an earlier step has created.
+// RunInitSteps runs the steps in order and calls done after each. It stops at the first error. A
+// step is repeated for about a minute while AWS does not see what an earlier step has created.
 func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) error {
 	for _, step := range steps {
 		if err := propagation.Wait(ctx, isNotSeen, func() error { return step.run(ctx) }); err != nil {
@@ -89,8 +90,8 @@ func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) er
 	return nil
 }
 
-// isNotSeen reports whether S3 or KMS answered that a bucket or a key does not exist. S3 has a code of its own for a key of a
-// bucket that KMS does not see.
+// isNotSeen reports whether S3 or KMS answered that a bucket or a key does not exist. S3 has a code
+// of its own for a key of a bucket that KMS does not see.
 func isNotSeen(err error) bool {
 	codes := []string{"NoSuchBucket", "NotFoundException", "KMS.NotFoundException"}
 
@@ -156,7 +157,8 @@ type s3Initializer struct {
 	key      *keyAuthorization
 }
 
-// newBoundaryStep returns the step that creates the permissions boundary of machines and sets it in set.
+// newBoundaryStep returns the step that creates the permissions boundary of machines and sets it in
+// set.
 func newBoundaryStep(s *S3Store, cfg aws.Config, opts Options, set *Settings) InitStep {
 	at := Location{Bucket: s.bucket, Prefix: s.prefix}
 	return InitStep{Description: "permissions boundary for the machines' IAM roles", run: func(ctx context.Context) (err error) {
@@ -165,7 +167,8 @@ func newBoundaryStep(s *S3Store, cfg aws.Config, opts Options, set *Settings) In
 	}}
 }
 
-// planBoundary returns the steps that add the boundary to the settings of a store of an older slipway.
+// planBoundary returns the steps that add the boundary to the settings of a store of an older
+// slipway.
 func planBoundary(s *S3Store, cfg aws.Config, opts Options, found Object, set Settings) []InitStep {
 	return []InitStep{
 		newBoundaryStep(s, cfg, opts, &set),
@@ -274,8 +277,8 @@ func (m s3Initializer) describePolicy() string {
 	return "TLS only, sealed keys only for operators and the control plane"
 }
 
-// putBucketPolicy sets a bucket policy that requires TLS and protects the sealed keys. It never replaces an existing
-// policy, and returns an error if that policy does not require TLS.
+// putBucketPolicy sets a bucket policy that requires TLS and protects the sealed keys. It never
+// replaces an existing policy, and returns an error if that policy does not require TLS.
 func (m s3Initializer) putBucketPolicy(ctx context.Context) error {
 	have, err := m.buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &m.bucket})
 	switch {
@@ -301,8 +304,8 @@ func (m s3Initializer) putBucketPolicy(ctx context.Context) error {
 	return err
 }
 
-// ReaderTag is the tag of IAM users and roles that may read no sealed key, whatever their policies allow. Its value is
-// [ReaderTagValue].
+// ReaderTag is the tag of IAM users and roles that may read no sealed key, whatever their policies
+// allow. Its value is [ReaderTagValue].
 const ReaderTag = "slipway.dev/access"
 
 // ReaderTagValue is the value of [ReaderTag].
@@ -342,7 +345,8 @@ func (m s3Initializer) policyStatements() []map[string]any {
 	return append(out, denyPlainHTTP(bucket))
 }
 
-// denyPlainHTTP returns the statement of a bucket policy that denies requests without TLS. bucket is an ARN.
+// denyPlainHTTP returns the statement of a bucket policy that denies requests without TLS. bucket
+// is an ARN.
 func denyPlainHTTP(bucket string) map[string]any {
 	return map[string]any{
 		"Sid":       "TLSOnly",

@@ -34,8 +34,8 @@ type Settings struct {
 	Version int `json:"version"`
 	// KMSKeyARN is the key that encrypts the secrets of a store in S3.
 	KMSKeyARN string `json:"kmsKeyArn,omitempty"`
-	// MachineBoundaryARN is the permissions boundary of the IAM roles of machines that read a store in S3. Empty
-	// for a store of an older slipway; 'state init' then adds it.
+	// MachineBoundaryARN is the permissions boundary of the IAM roles of machines that read a store
+	// in S3. Empty for a store of an older slipway; 'state init' then adds it.
 	MachineBoundaryARN string `json:"machineBoundaryArn,omitempty"`
 	// Recipient is the public age key with which the secrets of a store in a folder are encrypted.
 	Recipient string `json:"recipient,omitempty"`
@@ -53,12 +53,14 @@ type Options struct {
 	// Passphrase decrypts the identity in the settings of a store in a folder, if there is no key
 	// file.
 	Passphrase string
-	// Owner returns the account that must own the bucket of a store in S3, of 12 digits. Nil: any account.
+	// Owner returns the account that must own the bucket of a store in S3, of 12 digits. Nil: any
+	// account.
 	Owner func(ctx context.Context, cfg aws.Config) (account string, err error)
-	// Boundary creates the permissions boundary of machines that read a store in S3, or finds it, and returns its
-	// ARN. Nil: none. Only [PlanInit] calls it.
+	// Boundary creates the permissions boundary of machines that read a store in S3, or finds it,
+	// and returns its ARN. Nil: none. Only [PlanInit] calls it.
 	Boundary func(ctx context.Context, cfg aws.Config, at Location) (arn string, err error)
-	// ReportWaiting shows the user what the initialization of a store waits for, in one line. Nil: nothing is shown.
+	// ReportWaiting shows the user what the initialization of a store waits for, in one line. Nil:
+	// nothing is shown.
 	ReportWaiting func(message string)
 }
 
@@ -126,8 +128,8 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 	return s, newStoreSealer(kms.NewFromConfig(cfg), set.KMSKeyARN, alias), nil
 }
 
-// findAlias returns the ARN of the alias of the store's key. It returns an error if the key of the settings belongs to
-// another account than the bucket.
+// findAlias returns the ARN of the alias of the store's key. It returns an error if the key of the
+// settings belongs to another account than the bucket.
 func (s *S3Store) findAlias(keyARN string) (string, error) {
 	key, err := arn.Parse(keyARN)
 	if err != nil || key.Service != "kms" || s.owner != "" && key.AccountID != s.owner {
@@ -152,8 +154,8 @@ func newFolderSealer(set Settings, opts Options) Sealer {
 	return NewAgeSealer(identity)
 }
 
-// CheckKey returns an error with a hint if the key of a store in a folder is missing, so that sealer can seal nothing. It
-// makes no call: whether a key in KMS may be used turns out when it is.
+// CheckKey returns an error with a hint if the key of a store in a folder is missing, so that
+// sealer can seal nothing. It makes no call: whether a key in KMS may be used turns out when it is.
 func CheckKey(sealer Sealer) error {
 	if missing, ok := sealer.(missingKeySealer); ok {
 		return missing.cause

@@ -26,7 +26,8 @@ import (
 // concurrent write of the same object (409).
 const maxConditionalAttempts = 5
 
-// maxObjectBytes is the size of the largest object that is read. The largest that Slipway writes are its agents.
+// maxObjectBytes is the size of the largest object that is read. The largest that Slipway writes
+// are its agents.
 const maxObjectBytes = 128 << 20
 
 // S3API are the calls of S3 that an S3Store makes.
@@ -119,8 +120,9 @@ func newBigObjectError() error {
 	)
 }
 
-// confirmMissing returns [ErrNotFound] instead of denied if S3 refused to read an object that does not exist: it does so
-// if the caller may list only some names. An object that is listed, or that the caller may not list, stays refused.
+// confirmMissing returns [ErrNotFound] instead of denied if S3 refused to read an object that does
+// not exist: it does so if the caller may list only some names. An object that is listed, or that
+// the caller may not list, stays refused.
 func (s *S3Store) confirmMissing(ctx context.Context, key string, denied error) error {
 	if !IsAccessDenied(denied) {
 		return denied
@@ -162,8 +164,8 @@ func (s *S3Store) Delete(ctx context.Context, key string) error {
 // maxDeletions is how many objects S3 deletes with one request.
 const maxDeletions = 1000
 
-// DeleteAll implements BatchDeleter with one request for up to 1,000 objects. S3 deletes the objects of a
-// request in no particular order.
+// DeleteAll implements BatchDeleter with one request for up to 1,000 objects. S3 deletes the
+// objects of a request in no particular order.
 func (s *S3Store) DeleteAll(ctx context.Context, keys []string) error {
 	for chunk := range slices.Chunk(keys, maxDeletions) {
 		in := &s3.DeleteObjectsInput{Bucket: &s.bucket, Delete: &types.Delete{Quiet: aws.Bool(true)}}
@@ -217,8 +219,8 @@ func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Sorted(maps.Keys(etags)), nil
 }
 
-// ListAfterAuditLogs returns the keys of all objects that come after the audit logs, in sorted order: those of clusters.
-// There may be thousands of audit logs.
+// ListAfterAuditLogs returns the keys of all objects that come after the audit logs, in sorted
+// order: those of clusters. There may be thousands of audit logs.
 func (s *S3Store) ListAfterAuditLogs(ctx context.Context) ([]string, error) {
 	etags, err := s.listETags(ctx, "", auditLogEnd)
 	if err != nil {
@@ -233,7 +235,8 @@ func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, 
 	return s.listETags(ctx, prefix, "")
 }
 
-// listETags returns the ETags of the objects whose keys begin with prefix and come after another key, by key.
+// listETags returns the ETags of the objects whose keys begin with prefix and come after another
+// key, by key.
 func (s *S3Store) listETags(ctx context.Context, prefix, after string) (map[string]string, error) {
 	base := ""
 	if s.prefix != "" {
@@ -320,7 +323,8 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 		"; if another account owns the bucket of the state on purpose, set SLIPWAY_STATE_OWNER to that account")
 }
 
-// IsAccessDenied reports whether a store in S3 has refused a call because its caller may not make it.
+// IsAccessDenied reports whether a store in S3 has refused a call because its caller may not make
+// it.
 func IsAccessDenied(err error) bool { return errorCode(err) == "AccessDenied" }
 
 // errorCode returns the AWS error code of an error, or "" if it has none.

@@ -49,13 +49,14 @@ type keyRightsAPI interface {
 	GetKeyPolicy(context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options)) (*kms.GetKeyPolicyOutput, error)
 }
 
-// keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain dots, but an alias
-// cannot.
+// keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain
+// dots, but an alias cannot.
 func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
-// ensureKMSKey finds the key by its alias and checks it as [s3Initializer.adoptKey] says, or creates the key and the alias. An
-// interrupted run can leave a key without alias, which is not used again and costs a dollar a month. After a creation it
-// returns KMS's NotFoundException, so that it is repeated until KMS sees the alias, by which the next command names the key.
+// ensureKMSKey finds the key by its alias and checks it as [s3Initializer.adoptKey] says, or
+// creates the key and the alias. An interrupted run can leave a key without alias, which is not
+// used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so
+// that it is repeated until KMS sees the alias, by which the next command names the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
@@ -82,8 +83,8 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	})
 }
 
-// createKMSKey creates the key, once, tags it and creates its alias. An alias that exists is not an error: this run has
-// created it, or another one at the same time, whose key is used then.
+// createKMSKey creates the key, once, tags it and creates its alias. An alias that exists is not an
+// error: this run has created it, or another one at the same time, whose key is used then.
 func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 	if m.settings.KMSKeyARN == "" {
 		if err := m.createUntaggedKey(ctx); err != nil {
@@ -109,7 +110,8 @@ func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 	})
 }
 
-// createUntaggedKey creates the key with a policy that lets this caller tag it; see [newStateKeyPolicy].
+// createUntaggedKey creates the key with a policy that lets this caller tag it; see
+// [newStateKeyPolicy].
 func (m s3Initializer) createUntaggedKey(ctx context.Context) error {
 	caller, err := m.caller.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -128,8 +130,8 @@ func (m s3Initializer) createUntaggedKey(ctx context.Context) error {
 	created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
 		Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
 		Policy:      &policy,
-		// KMS would ask for the permission to change the policy later, which the policy for 'slipway state init' does not
-		// have. Administrators have it: the policy leaves all to IAM.
+		// KMS would ask for the permission to change the policy later, which the policy for
+		// 'slipway state init' does not have. Administrators have it: the policy leaves all to IAM.
 		BypassPolicyLockoutSafetyCheck: true,
 	})
 	if err != nil {
@@ -153,10 +155,11 @@ func (m s3Initializer) tagKey(ctx context.Context) error {
 	return err
 }
 
-// newStateKeyPolicy returns the policy of a store's key as JSON. Like KMS's default policy, it leaves access to IAM. A key
-// that is created with a tag needs the permission to tag every key of the account, so the key is created without one, and its
-// policy lets its creator tag it. userID is the creator's value of aws:userid. KMS may take five minutes to see the tag, by
-// which IAM policies allow what follows; until then, the statement allows that to the creator too.
+// newStateKeyPolicy returns the policy of a store's key as JSON. Like KMS's default policy, it
+// leaves access to IAM. A key that is created with a tag needs the permission to tag every key of
+// the account, so the key is created without one, and its policy lets its creator tag it. userID is
+// the creator's value of aws:userid. KMS may take five minutes to see the tag, by which IAM
+// policies allow what follows; until then, the statement allows that to the creator too.
 func newStateKeyPolicy(partitionName, account, userID string) (string, error) {
 	policy, err := json.Marshal(map[string]any{
 		"Version": "2012-10-17",

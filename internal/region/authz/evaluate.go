@@ -30,7 +30,7 @@ type Request struct {
 type Decision struct {
 	Allowed bool
 	Denied  bool   // explicitly, by a Deny: no other policy can allow the request
-	Reason  string // continues "because" in an error message, in IAM's words
+	Reason  string // ends an error message, in IAM's words: "because …" or "with …"
 	// OutsideLimit is true if the caller's permissions boundary or session policies do not allow the request: see [EvaluateResource].
 	OutsideLimit bool
 }
@@ -47,7 +47,7 @@ func Evaluate(policies []Policy, r Request) Decision {
 			}
 
 			if !s.Allow {
-				return Decision{Denied: true, Reason: "of an explicit deny in a policy" + formatSid(s)}
+				return Decision{Denied: true, Reason: denialIn("an " + identityBased)}
 			}
 
 			allowed = true
@@ -55,10 +55,24 @@ func Evaluate(policies []Policy, r Request) Decision {
 	}
 
 	if !allowed {
-		return Decision{Reason: "no policy allows the " + r.Action + " action"}
+		return Decision{Reason: absenceOf(identityBased, r.Action)}
 	}
 
-	return Decision{Allowed: true, Reason: "a policy allows it"}
+	return Decision{Allowed: true, Reason: "because a policy allows it"}
+}
+
+// The kinds of policies in messages.
+const (
+	identityBased = "identity-based policy"
+	resourceBased = "resource-based policy"
+)
+
+// denialIn and absenceOf return the reasons of IAM's messages: see "Troubleshoot access denied error messages" in the IAM user
+// guide.
+func denialIn(policy string) string { return "with an explicit deny in " + policy }
+
+func absenceOf(policy, action string) string {
+	return "because no " + policy + " allows the " + action + " action"
 }
 
 // EvaluateWithin evaluates the policies of an identity that has a permissions boundary: both must allow the request,
@@ -72,27 +86,27 @@ func EvaluateWithin(policies, boundary []Policy, r Request) Decision {
 func EvaluateSession(policies, boundary, session []Policy, r Request) Decision {
 	out := Evaluate(policies, r)
 	if boundary != nil {
-		out = out.limitBy(Evaluate(boundary, r), "no permissions boundary allows the "+r.Action+" action")
+		out = out.limitBy(Evaluate(boundary, r), "permissions boundary", r.Action)
 	}
 
 	if len(session) > 0 {
-		out = out.limitBy(Evaluate(session, r), "no session policy allows the "+r.Action+" action")
+		out = out.limitBy(Evaluate(session, r), "session policy", r.Action)
 	}
 
 	return out
 }
 
-// limitBy returns the decision d of an identity's policies within the decision of a boundary or of session policies.
-// missing is the reason if these do not allow the request.
-func (d Decision) limitBy(limit Decision, missing string) Decision {
+// limitBy returns the decision d of an identity's policies within the decision of a boundary or of session policies, whose name
+// in messages is policy.
+func (d Decision) limitBy(limit Decision, policy, action string) Decision {
 	switch {
 	case d.Denied, limit.Allowed:
 		return d
 	case limit.Denied:
-		return limit
+		return Decision{Denied: true, Reason: denialIn("a " + policy)}
 	}
 
-	return Decision{OutsideLimit: true, Reason: missing}
+	return Decision{OutsideLimit: true, Reason: absenceOf(policy, action)}
 }
 
 // EvaluateResource evaluates the policy of a resource, such as a bucket, for a caller whose own policies decided own. Where the boundary of a
@@ -100,7 +114,13 @@ func (d Decision) limitBy(limit Decision, missing string) Decision {
 // the session does. A user who is named is not limited by a boundary.
 func EvaluateResource(p Policy, r Request, own Decision) Decision {
 	d := Evaluate([]Policy{p}, r)
-	if !d.Allowed || !own.OutsideLimit {
+
+	switch {
+	case d.Denied:
+		return Decision{Denied: true, Reason: denialIn("a " + resourceBased)}
+	case !d.Allowed:
+		return Decision{Reason: absenceOf(resourceBased, r.Action)}
+	case !own.OutsideLimit:
 		return d
 	}
 
@@ -116,14 +136,6 @@ func EvaluateResource(p Policy, r Request, own Decision) Decision {
 	}
 
 	return own
-}
-
-func formatSid(s Statement) string {
-	if s.Sid == "" {
-		return ""
-	}
-
-	return " (statement " + s.Sid + ")"
 }
 
 // DelegatesToAccount reports whether p allows r for the account itself as principal. In a key policy or a

@@ -186,7 +186,7 @@ func (g *logGroup) addTags(tags map[string]*string) error {
 	for k, v := range tags {
 		value := sdkshape.String(v)
 		if k == "" || len([]rune(k)) > maxTagKeyLength || len([]rune(value)) > maxTagValueLength ||
-			strings.HasPrefix(strings.ToLower(k), "aws:") {
+			strings.HasPrefix(strings.ToLower(k), "aws:") || !wire.IsTagText(k) || !wire.IsTagText(value) {
 			return newErrorf(
 				codeInvalidParameter,
 				"The tag '%s' is not valid: a key has 1 to %d characters and does not begin with aws:, "+

@@ -398,7 +398,7 @@ func (s securityGroupHandlers) describeSecurityGroups(
 ) (*sdk.DescribeSecurityGroupsOutput, error) {
 	filters := in.Filters
 	if len(in.GroupNames) > 0 {
-		vpc, err := s.st.checkGroupNames(strs(in.GroupNames))
+		vpc, err := checkGroupNames(s.st, strs(in.GroupNames))
 		if err != nil {
 			return nil, err
 		}
@@ -436,7 +436,7 @@ func (s securityGroupHandlers) describeSecurityGroups(
 }
 
 // checkGroupNames returns the default VPC, in which requests name groups, and an error if it has no group of one of the names.
-func (st *serviceState) checkGroupNames(names []string) (vpc *string, err error) {
+func checkGroupNames(st *serviceState, names []string) (vpc *string, err error) {
 	if vpc, err = st.defaultVPCID(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package elbv2
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
@@ -27,8 +28,12 @@ const maxTaggedResources = 20
 // parseTags checks tags and returns them as a map.
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
-	for _, t := range tags {
+	for i, t := range tags {
 		k := sdkshape.String(t.Key)
+		if err := checkTagText(t, i); err != nil {
+			return nil, err
+		}
+
 		switch _, twice := out[k]; {
 		case k == "" || len(k) > 128 || len(sdkshape.String(t.Value)) > 256:
 			return nil, newValidationError("The tag key '%s' or its value is empty or too long", k)
@@ -46,6 +51,21 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	}
 
 	return out, nil
+}
+
+// checkTagText refuses the tag number i of a request, counted from 0, if it has characters that the service does not allow.
+func checkTagText(t *sdk.Tag, i int) error {
+	const pattern = "^(%s*)$"
+	at := fmt.Sprintf("tags.%d.member.", i+1)
+	if k := sdkshape.String(t.Key); !wire.IsTagText(k) {
+		return newValidationError("%s", wire.TagTextMessage(k, at+"key", pattern))
+	}
+
+	if v := sdkshape.String(t.Value); !wire.IsTagText(v) {
+		return newValidationError("%s", wire.TagTextMessage(v, at+"value", pattern))
+	}
+
+	return nil
 }
 
 func (s *Service) setTags(arn string, tags map[string]string) {

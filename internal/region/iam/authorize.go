@@ -213,17 +213,13 @@ func (s *IAM) AssumeRole(
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
-			"the role does not exist or does not trust the caller",
+			"",
 		)
 	}
 
 	caller := wire.CallerFrom(ctx)
 	if caller.Root {
-		return Credentials{}, wire.Caller{}, wire.AccessDenied(
-			ctx,
-			check,
-			"roles may not be assumed by root accounts",
-		)
+		return Credentials{}, wire.Caller{}, newRootCallerError()
 	}
 
 	r := s.BuildRequest(ctx, check)
@@ -234,7 +230,7 @@ func (s *IAM) AssumeRole(
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
-			"the role's trust policy or the caller's policies do not allow it",
+			"",
 		)
 	}
 
@@ -278,6 +274,11 @@ type assumableRole struct {
 	name       string
 	trust      authz.Policy
 	maxSession int64 // seconds
+}
+
+// newRootCallerError returns STS's error for the account's root, which cannot assume roles.
+func newRootCallerError() error {
+	return newErrorf(codeAccessDenied, "Roles may not be assumed by root accounts.")
 }
 
 // findTrustPolicy returns the role with an ARN. ok is false if there is none.

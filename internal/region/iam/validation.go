@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The quotas of IAM, from the IAM user guide ("IAM and AWS STS quotas"). Sizes of policies do not include
@@ -143,10 +144,14 @@ func mergeTags(old map[string]string, added []*iam.Tag) (map[string]string, erro
 	maps.Copy(out, old)
 	seen := map[string]bool{}
 
-	for _, t := range added {
+	for i, t := range added {
 		k := stringValue(t.Key)
 		v := stringValue(t.Value)
 		switch {
+		case !wire.IsTagText(k):
+			return nil, newValidationError("%s", wire.TagTextMessage(k, fmt.Sprintf("tags.%d.member.key", i+1), "%s+"))
+		case !wire.IsTagText(v):
+			return nil, newValidationError("%s", wire.TagTextMessage(v, fmt.Sprintf("tags.%d.member.value", i+1), "%s*"))
 		case k == "" || len(k) > 128 || len(v) > 256:
 			return nil, newValidationError(
 				"a tag's key must have 1 to 128 characters and its value up to 256: %q",

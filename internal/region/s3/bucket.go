@@ -16,7 +16,7 @@ import (
 
 func (s *Service) createBucket(
 	ctx context.Context,
-	in *s3.CreateBucketInput,
+	in *createBucketInput,
 ) (*s3.CreateBucketOutput, error) {
 	if err := s.authorizeObject(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
 		return nil, err
@@ -30,7 +30,11 @@ func (s *Service) createBucket(
 		return nil, err
 	}
 
-	if err := s.store.WithLock(func() error { return s.addBucket(*in.Bucket) }); err != nil {
+	if err := in.checkNewTags(ctx); err != nil {
+		return nil, err
+	}
+
+	if err := s.store.WithLock(func() error { return s.addBucket(*in.Bucket, in.newTags()) }); err != nil {
 		return nil, err
 	}
 
@@ -55,7 +59,7 @@ func newBucketLocation(region, name string) string {
 }
 
 // checkNewBucket refuses the location and the options of a new bucket that S3 or the region refuse.
-func (s *Service) checkNewBucket(in *s3.CreateBucketInput) error {
+func (s *Service) checkNewBucket(in *createBucketInput) error {
 	if isTrue(in.ObjectLockEnabledForBucket) {
 		return wire.NotImplemented("x-amz-bucket-object-lock-enabled: true")
 	}
@@ -106,10 +110,10 @@ func isBucketName(name string) bool {
 		!regexp.MustCompile(`^[0-9]+(\.[0-9]+){3}$|\.\.|^xn--|^sthree-|-s3alias$|--ol-s3$`).MatchString(name)
 }
 
-// newBucketSettings returns the settings of a new bucket: encryption by S3, no public access, no ACLs.
-func newBucketSettings() (map[string]json.RawMessage, error) {
+// newBucketSettings returns the settings of a new bucket: encryption by S3, no public access, no ACLs, and its tags.
+func newBucketSettings(tags []*s3.Tag) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
-	for name, value := range map[string]any{
+	settings := map[string]any{
 		encryptionSettingName: defaultEncryption(),
 		publicBlockSettingName: s3.PublicAccessBlockConfiguration{
 			BlockPublicAcls:       new(true),
@@ -120,7 +124,12 @@ func newBucketSettings() (map[string]json.RawMessage, error) {
 		ownershipSettingName: s3.OwnershipControls{Rules: []*s3.OwnershipControlsRule{
 			{ObjectOwnership: new(s3.ObjectOwnershipBucketOwnerEnforced)},
 		}},
-	} {
+	}
+	if len(tags) > 0 {
+		settings[taggingSettingName] = s3.Tagging{TagSet: tags}
+	}
+
+	for name, value := range settings {
 		raw, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
@@ -132,9 +141,9 @@ func newBucketSettings() (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// addBucket creates an empty bucket. The caller holds the lock.
-func (s *Service) addBucket(name string) error {
-	if s.catalog.buckets[name] != nil && s.cfg.Region == "us-east-1" {
+// addBucket creates an empty bucket with tags. The caller holds the lock.
+func (s *Service) addBucket(name string, tags []*s3.Tag) error {
+	if s.catalog.buckets[name] != nil && s.cfg.Region == "us-east-1" && len(tags) == 0 {
 		return nil // as S3 in us-east-1, for compatibility with old clients
 	}
 
@@ -142,7 +151,7 @@ func (s *Service) addBucket(name string) error {
 		return newError(bucketAlreadyOwned, detail("BucketName", name))
 	}
 
-	settings, err := newBucketSettings()
+	settings, err := newBucketSettings(tags)
 	if err != nil {
 		return err
 	}

@@ -155,6 +155,13 @@ func (s *Service) findCopySource(ctx context.Context, header string) (foundSourc
 	}
 
 	v, err := s.findVersion(ctx, &source.bucket, &source.key, source.versionID)
+	if v.Marker && source.versionID != nil {
+		err = newErrorf(
+			invalidRequest,
+			"The source of a copy request may not specifically refer to a delete marker by version id.",
+		).with()
+	}
+
 	if err != nil {
 		return foundSource{}, err
 	}
@@ -251,22 +258,31 @@ func parseCopyRange(header *string, size int64) (byteRange, error) {
 		return byteRange{length: size, whole: true}, nil
 	}
 
+	const argument = "x-amz-copy-source-range"
 	text := *header
-	if !regexp.MustCompile(`^bytes=[0-9]+-[0-9]+$`).MatchString(text) {
+	from, to, _ := strings.Cut(strings.TrimPrefix(text, "bytes="), "-")
+	first, errFrom := strconv.ParseInt(from, 10, 64)
+	last, errTo := strconv.ParseInt(to, 10, 64)
+	wellFormed := regexp.MustCompile(`^bytes=[0-9]+-[0-9]+$`).MatchString(text)
+
+	switch {
+	case !wellFormed || errFrom != nil || errTo != nil || first > last:
 		return byteRange{}, newArgumentError(
-			"x-amz-copy-source-range",
+			argument,
 			text,
 			"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last "+
 				"are the zero-based offsets of the first and last bytes to copy",
 		)
-	}
 
-	_, end, _ := strings.Cut(text, "-")
-	wanted, err := strconv.ParseInt(end, 10, 64)
-	first, last, ok := parseByteRange(text, size)
-	if err != nil || !ok || wanted != last {
+	case first >= size:
+		return byteRange{}, newErrorf(
+			invalidRequest,
+			"The specified copy range is invalid for the source object size",
+		).with()
+
+	case last >= size:
 		return byteRange{}, newArgumentError(
-			"x-amz-copy-source-range",
+			argument,
 			text,
 			fmt.Sprintf("Range specified is not valid for source object of size: %d", size),
 		)

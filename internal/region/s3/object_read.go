@@ -51,7 +51,7 @@ func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objec
 		return v, wire.AccessDenied(
 			ctx,
 			wire.AccessCheck{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name},
-			"no identity-based policy allows the action",
+			"because no identity-based policy allows the s3:ListBucket action",
 		)
 	}
 

@@ -90,7 +90,7 @@ func (s *Service) publicAccessBlockOps() []wire.Operation {
 			func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
 				return in.Bucket, in.PublicAccessBlockConfiguration
 			},
-			acceptAny[s3.PublicAccessBlockConfiguration],
+			validateAccessBlock,
 		),
 		newGetOperation(
 			s,

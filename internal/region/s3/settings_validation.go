@@ -4,7 +4,6 @@ package s3
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -84,38 +83,9 @@ func validateOwnership(v *s3.OwnershipControls) error {
 	return newError(malformedXML)
 }
 
-// The limits of S3 for the tags of a bucket.
-const (
-	maxBucketTags    = 50
-	maxTagKeyRunes   = 128
-	maxTagValueRunes = 256
-)
-
-func validateTagging(v *s3.Tagging) error {
-	if len(v.TagSet) > maxBucketTags {
-		return newError(tooManyBucketTags)
-	}
-
-	seen := map[string]bool{}
-
-	for _, tag := range v.TagSet {
-		key := stringValue(tag.Key)
-
-		switch {
-		case seen[key]:
-			return newErrorf(invalidTag, "Cannot provide multiple Tags with the same key").with(detail("TagKey", key))
-		case key == "" || len([]rune(key)) > maxTagKeyRunes:
-			return newErrorf(invalidTag, "The TagKey you have provided is invalid").with(detail("TagKey", key))
-		case len([]rune(stringValue(tag.Value))) > maxTagValueRunes:
-			return newErrorf(invalidTag, "The TagValue you have provided is invalid").with(detail("TagKey", key))
-		case strings.HasPrefix(key, "aws:"):
-			return newErrorf(
-				invalidTag,
-				"System tags cannot be added/updated by requester",
-			).with(detail("TagKey", key))
-		}
-
-		seen[key] = true
+func validateAccessBlock(v *s3.PublicAccessBlockConfiguration) error {
+	if *v == (s3.PublicAccessBlockConfiguration{}) {
+		return newErrorf(invalidRequest, "Must specify at least one configuration.").with()
 	}
 
 	return nil

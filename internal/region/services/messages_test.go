@@ -8,12 +8,16 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	lbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -247,6 +251,10 @@ func TestMessagesOfPoliciesAndBuckets(t *testing.T) {
 
 			return err
 		}, `ValidationException: Alias must start with the prefix "alias/". Please see https://docs.aws.amazon.com/kms/latest/developerguide/kms-alias.html`},
+		{"an encoding", func() error {
+			_, err := buckets.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String("b-1"), EncodingType: "value"})
+			return err
+		}, "InvalidArgument: Invalid Encoding Method specified in Request"},
 		{"a bucket with versions", func() error {
 			_, err := buckets.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: aws.String("b-1")})
 			return err
@@ -284,4 +292,107 @@ func fillVersionedBucket(t *testing.T, client *s3.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMessagesOfDenials has the messages of "Troubleshoot access denied error messages" in the IAM user guide.
+func TestMessagesOfDenials(t *testing.T) {
+	t.Parallel()
+	region := regiontest.Start(t)
+	ctx := t.Context()
+	root := iam.NewFromConfig(region.AWSConfig())
+	buckets := s3.NewFromConfig(region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
+	fillVersionedBucket(t, buckets)
+	if _, err := root.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("u")}); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := root.PutUserPolicy(ctx, &iam.PutUserPolicyInput{
+		UserName: aws.String("u"), PolicyName: aws.String("p"),
+		PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"},` +
+			`{"Sid":"Two","Effect":"Deny","Action":"s3:DeleteBucket","Resource":"*"}]}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	key, err := root.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: aws.String("u")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cfg := region.AWSConfig()
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(*key.AccessKey.AccessKeyId, *key.AccessKey.SecretAccessKey, "")
+	own := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
+	anonymous := s3.NewFromConfig(region.AWSConfig(), func(o *s3.Options) {
+		o.UsePathStyle = true
+		o.Credentials = aws.AnonymousCredentials{}
+	})
+	const user = "User: arn:aws:iam::123456789012:user/u is not authorized to perform: "
+	checkMessages(t, []messageCase{
+		{"EC2", func() error {
+			_, err := ec2.NewFromConfig(cfg).DescribeVpcs(ctx, &ec2.DescribeVpcsInput{})
+			return err
+		}, "UnauthorizedOperation: You are not authorized to perform this operation. " + user + "ec2:DescribeVpcs on resource: * " +
+			"because no identity-based policy allows the ec2:DescribeVpcs action"},
+		{"an explicit deny", func() error {
+			_, err := own.DeleteBucket(ctx, &s3.DeleteBucketInput{Bucket: aws.String("b-1")})
+			return err
+		}, "AccessDenied: " + user + `s3:DeleteBucket on resource: "arn:aws:s3:::b-1" with an explicit deny in an identity-based policy`},
+		{"nobody", func() error {
+			_, err := anonymous.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String("b-1"), Key: aws.String("k")})
+			return err
+		}, "AccessDenied: Access Denied"},
+	})
+}
+
+// TestTagsHaveTheCharactersOfTheirService: what EC2 allows in tags, others do not.
+func TestTagsHaveTheCharactersOfTheirService(t *testing.T) {
+	t.Parallel()
+	cfg := regiontest.Start(t).AWSConfig()
+	ctx := t.Context()
+	trust := aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},` +
+		`"Action":"sts:AssumeRole"}]}`)
+	role := func(key, value string) func() error {
+		return func() error {
+			_, err := iam.NewFromConfig(cfg).CreateRole(ctx, &iam.CreateRoleInput{
+				RoleName: aws.String("r"), AssumeRolePolicyDocument: trust, Tags: []iamtypes.Tag{{Key: &key, Value: &value}},
+			})
+
+			return err
+		}
+	}
+
+	vpc, err := ec2.NewFromConfig(cfg).CreateVpc(ctx, &ec2.CreateVpcInput{
+		CidrBlock: aws.String("10.0.0.0/16"), TagSpecifications: []types.TagSpecification{{
+			ResourceType: "vpc", Tags: []types.Tag{{Key: aws.String("a;b"), Value: aws.String("c, d")}},
+		}},
+	})
+	if err != nil {
+		t.Fatalf("EC2: %v", err)
+	}
+
+	checkMessages(t, []messageCase{
+		{
+			"a key", role("a;b", "c"), `ValidationError: 1 validation error detected: Value 'a;b' at 'tags.1.member.key' failed to ` +
+				`satisfy constraint: Member must satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]+`,
+		},
+		{
+			"a value", role("a", "c, d"), `ValidationError: 1 validation error detected: Value 'c, d' at 'tags.1.member.value' failed ` +
+				`to satisfy constraint: Member must satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]*`,
+		},
+		{"a target group", func() error {
+			_, err := elasticloadbalancingv2.NewFromConfig(cfg).CreateTargetGroup(ctx, &elasticloadbalancingv2.CreateTargetGroupInput{
+				Name: aws.String("t"), Protocol: "TCP", Port: aws.Int32(1), VpcId: vpc.Vpc.VpcId,
+				Tags: []lbtypes.Tag{{Key: aws.String("a"), Value: aws.String("c, d")}},
+			})
+
+			return err
+		}, "ValidationError: 1 validation error detected: Value 'c, d' at 'tags.1.member.value' failed to satisfy constraint"},
+		{"a log group", func() error {
+			_, err := cloudwatchlogs.NewFromConfig(cfg).CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{
+				LogGroupName: aws.String("g"), Tags: map[string]string{"a": "c, d"},
+			})
+
+			return err
+		}, "InvalidParameterException: "},
+	})
 }

@@ -3,8 +3,12 @@
 package wire
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 )
 
 // AccessCheck is one question to IAM: may the caller do Action on Resource?
@@ -52,11 +56,11 @@ func Authorize(ctx context.Context, checks ...AccessCheck) error {
 
 	for _, c := range checks {
 		if caller == (Caller{}) {
-			return AccessDenied(ctx, c, "the request has no caller")
+			return AccessDenied(ctx, c, "because the request has no caller")
 		}
 
 		if !ok {
-			return AccessDenied(ctx, c, "the request has no authorizer")
+			return AccessDenied(ctx, c, "because the request has no authorizer")
 		}
 
 		if err := a.Authorize(ctx, c); err != nil {
@@ -71,17 +75,24 @@ func Authorize(ctx context.Context, checks ...AccessCheck) error {
 // the handlers know the resources.
 func AuthorizedInHandlers(context.Context, string, any) error { return nil }
 
-// AccessDenied returns the error for a check that is not allowed, in AWS's words. reason continues "because".
+// AccessDenied returns the error for a check that is not allowed, in AWS's words. reason ends the message; it may be empty.
+// S3 tells nothing to callers without an identity.
 // Clients see the code of the protocol: UnauthorizedOperation in EC2, AccessDeniedException in JSON services,
 // AccessDenied elsewhere.
 func AccessDenied(ctx context.Context, c AccessCheck, reason string) *Error {
-	resource := c.Resource
-	if resource == "" {
-		resource = "*"
+	resource := cmp.Or(c.Resource, "*")
+	ofS3 := strings.HasPrefix(c.Action, "s3:")
+	if ofS3 {
+		resource = strconv.Quote(resource)
 	}
 
-	err := newErrorf(codeAccessDenied, "User: %s is not authorized to perform: %s on resource: %s because %s",
+	message := fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s %s",
 		CallerFrom(ctx).ARN, c.Action, resource, reason)
+	if ofS3 && CallerFrom(ctx).IsAnonymous() {
+		message = "Access Denied"
+	}
+
+	err := newErrorf(codeAccessDenied, "%s", strings.TrimSpace(message))
 	err.Status = http.StatusForbidden
 
 	return err

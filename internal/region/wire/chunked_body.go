@@ -177,10 +177,19 @@ func describesObject(r *http.Request) bool {
 
 // addHeaderChecksums adds the checksums of the headers. ofBody is false if x-amz-checksum-* are not of the body.
 func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
+	given := 0
+
 	for _, name := range ChecksumNames() {
 		text := h.Get(checksumHeader + name)
 		if text == "" || !ofBody {
 			continue
+		}
+
+		if given++; given > 1 {
+			return newErrorf(
+				codeInvalidRequest,
+				"Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+			)
 		}
 
 		sum, err := base64.StdEncoding.DecodeString(text)
@@ -194,7 +203,7 @@ func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 	if text := h.Get("Content-Md5"); text != "" {
 		sum, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(sum) != md5.Size {
-			return newErrorf(codeInvalidDigest, "The Content-MD5 you specified is not valid.")
+			return newErrorf(codeInvalidDigest, "The Content-MD5 you specified was invalid.")
 		}
 
 		b.addChecksum(bodyChecksum{

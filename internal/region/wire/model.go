@@ -165,6 +165,10 @@ func (c modelCheck) newEnumError(text string, values []string, name string) erro
 			lowerFirst(name),
 		)
 	case S3Protocol:
+		if name == "EncodingType" {
+			return newErrorf(codeInvalidArgument, "Invalid Encoding Method specified in Request")
+		}
+
 		return newErrorf(codeInvalidArgument, "the value %s of %s is not valid", text, name)
 	default:
 	}

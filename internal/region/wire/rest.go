@@ -146,13 +146,13 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 		return err
 	}
 
-	if len(body) == 0 {
-		return nil
-	}
-
 	member := v.FieldByName(name)
 	if text, ok := reflect.TypeAssert[*string](member); ok && text == nil {
 		member.Set(reflect.ValueOf(new(string(body))))
+		return nil
+	}
+
+	if len(body) == 0 {
 		return nil
 	}
 

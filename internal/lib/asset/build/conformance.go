@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// conformanceModule has Kubernetes' end-to-end tests, the program that runs them in parallel, and most programs of
-	// the images that the conformance tests start.
+	// conformanceModule has Kubernetes' end-to-end tests, the program that runs them in parallel,
+	// and most programs of the images that the conformance tests start.
 	conformanceModule = "conformance"
-	// sampleServerModule has the API server that the tests of API aggregation start. It is of the version in the tag of its
-	// image: the tests give it the rights that this version needs, and later ones need more.
+	// sampleServerModule has the API server that the tests of API aggregation start. It is of the
+	// version in the tag of its image: the tests give it the rights that this version needs, and
+	// later ones need more.
 	sampleServerModule = "sample-apiserver"
 )
 
-// conformanceRecipe returns the recipe of the conformance tests. They are built on request, because no cluster needs
-// them.
+// conformanceRecipe returns the recipe of the conformance tests. They are built on request, because
+// no cluster needs them.
 func conformanceRecipe() moduleRecipe {
 	const images = "test/images/"
 
@@ -52,8 +53,9 @@ func conformanceSteps() []string {
 	return names
 }
 
-// conformanceDebianLayers returns the layers of Debian 12's programs that stand for what the images of the
-// conformance tests have upstream: most of them are built on Alpine Linux, whose packages cannot be had everywhere.
+// conformanceDebianLayers returns the layers of Debian 12's programs that stand for what the images
+// of the conformance tests have upstream: most of them are built on Alpine Linux, whose packages
+// cannot be had everywhere.
 func conformanceDebianLayers() []debianLayer {
 	return []debianLayer{
 		{
@@ -76,7 +78,8 @@ func conformanceDebianLayers() []debianLayer {
 	}
 }
 
-// networkToolPackages returns curl, dig, getent, nc, ss and the packages with the libraries that they need.
+// networkToolPackages returns curl, dig, getent, nc, ss and the packages with the libraries that
+// they need.
 func networkToolPackages() []string {
 	return []string{
 		"bind9-dnsutils", "bind9-libs", "curl", "iproute2", "libbpf1", "libbrotli1", "libbsd0", "libc-bin", "libc6",
@@ -90,8 +93,9 @@ func networkToolPackages() []string {
 	}
 }
 
-// conformanceImages returns the images that the conformance tests start, by the names and tags that the tests of the
-// pinned version of Kubernetes have for them. They are served and not in the catalogue, which lists what clusters need.
+// conformanceImages returns the images that the conformance tests start, by the names and tags that
+// the tests of the pinned version of Kubernetes have for them. They are served and not in the
+// catalogue, which lists what clusters need.
 func conformanceImages() []imageRecipe {
 	const tests = "registry.k8s.io/e2e-test-images/"
 	agnhost := []string{"base", "shell", "network-tools", "agnhost"}
@@ -144,8 +148,8 @@ func agnhostImage(ref string, layers []string, command string) imageRecipe {
 	}
 }
 
-// listConformanceLayer returns the entries of a layer of the images of the conformance tests; none if name is not such
-// a layer.
+// listConformanceLayer returns the entries of a layer of the images of the conformance tests; none
+// if name is not such a layer.
 func (b *builder) listConformanceLayer(name string) ([]archiveEntry, error) {
 	root := filepath.Join(b.stepDirs[name], "root")
 	programs := filepath.Join(b.stepDirs[conformanceModule], "bin")
@@ -179,8 +183,9 @@ func (b *builder) listConformanceLayer(name string) ([]archiveEntry, error) {
 	return nil, nil
 }
 
-// shellScript starts Debian's busybox, as the shell of upstream's images is one too, and tests expect its messages.
-// But it drops variables whose names are no identifiers, such as data-1, which other tests look for; bash passes them on.
+// shellScript starts Debian's busybox, as the shell of upstream's images is one too, and tests
+// expect its messages. But it drops variables whose names are no identifiers, such as data-1, which
+// other tests look for; bash passes them on.
 const shellScript = `#!/bin/bash
 while IFS= read -r -d '' entry; do
   [[ ${entry%%=*} == *[!A-Za-z0-9_]* ]] && exec -a "$0" /bin/bash "$@"
@@ -213,7 +218,8 @@ func shellLayer(root string) ([]archiveEntry, error) {
 	return entries, err
 }
 
-// networkToolsLayer returns the network tools. Their shell is bash: that of busybox starts its own nc, which lacks options.
+// networkToolsLayer returns the network tools. Their shell is bash: that of busybox starts its own
+// nc, which lacks options.
 func networkToolsLayer(root string) ([]archiveEntry, error) {
 	entries, err := listTree(root)
 
@@ -224,8 +230,9 @@ func networkToolsLayer(root string) ([]archiveEntry, error) {
 	), err
 }
 
-// agnhostLayer returns agnhost and what its image has in addition: a second name, a certificate for one of its
-// commands, a directory for another one, a user in a group, and the name of the system that upstream's image is built on.
+// agnhostLayer returns agnhost and what its image has in addition: a second name, a certificate for
+// one of its commands, a directory for another one, a user in a group, and the name of the system
+// that upstream's image is built on.
 func agnhostLayer(programs, data string) []archiveEntry {
 	return []archiveEntry{
 		{name: "agnhost", source: filepath.Join(programs, "agnhost"), mode: 0o755},

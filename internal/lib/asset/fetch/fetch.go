@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fetch downloads the files and images of a cluster that upstream publishes, and stores them as package build
-// stores those that it compiles, so that the local region serves them to its machines.
+// Package fetch downloads the files and images of a cluster that upstream publishes, and stores
+// them as package build stores those that it compiles, so that the local region serves them to its
+// machines.
 //
-// Every file is checked against the hash of the catalogue. An image without a digest in the catalogue is found by its
-// tag; the catalogue that Run writes pins the digest that was found.
+// Every file is checked against the hash of the catalogue. An image without a digest in the
+// catalogue is found by its tag; the catalogue that Run writes pins the digest that was found.
 package fetch
 
 import (
@@ -26,19 +27,20 @@ import (
 
 // Options configure Run.
 type Options struct {
-	// Catalog lists what can be downloaded. Its FileRepository and ContainerRegistry are the mirrors to download from.
+	// Catalog lists what can be downloaded. Its FileRepository and ContainerRegistry are the
+	// mirrors to download from.
 	Catalog asset.Catalog
 	// Out is the output folder, such as ~/.cache/slipway/assets.
 	Out string
 	// Arch is the architecture of the machines, amd64 or arm64.
 	Arch string
 
-	// Kubernetes are versions to download in addition to the default one, each as a minor version, such as 1.35, or in
-	// full.
+	// Kubernetes are versions to download in addition to the default one, each as a minor version,
+	// such as 1.35, or in full.
 	Kubernetes []string
 
-	// FileRepository and ContainerRegistry are written to the catalogue of Out: where its machines find what was
-	// downloaded.
+	// FileRepository and ContainerRegistry are written to the catalogue of Out: where its machines
+	// find what was downloaded.
 	FileRepository    string
 	ContainerRegistry string
 
@@ -55,9 +57,10 @@ type Result struct {
 	Elapsed    time.Duration // the duration of Run
 }
 
-// Run downloads the default version of everything in the catalogue, and further versions of Kubernetes, for one
-// architecture. Files that exist already are not downloaded again, so an interrupted run continues where it stopped. It
-// writes the catalogue last. All failures are reported at once. A concurrent Run with the same Out waits.
+// Run downloads the default version of everything in the catalogue, and further versions of
+// Kubernetes, for one architecture. Files that exist already are not downloaded again, so an
+// interrupted run continues where it stopped. It writes the catalogue last. All failures are
+// reported at once. A concurrent Run with the same Out waits.
 func Run(ctx context.Context, o Options) (Result, error) {
 	selected, err := selectAssets(o.Catalog, o.Arch, o.Kubernetes)
 	if err != nil {
@@ -153,8 +156,8 @@ func IsFetched(path string) bool {
 	return err == nil && bytes.HasPrefix(raw, []byte(catalogHeader))
 }
 
-// Select returns the part of a catalogue that clusters of some architectures need: the default version of everything, and
-// the given versions of Kubernetes, each as a minor version or in full.
+// Select returns the part of a catalogue that clusters of some architectures need: the default
+// version of everything, and the given versions of Kubernetes, each as a minor version or in full.
 func Select(c asset.Catalog, archs, kubernetes []string) (asset.Catalog, error) {
 	all := c
 	all.Files = nil
@@ -177,8 +180,9 @@ func kubernetesNames() []string {
 	return []string{"kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"}
 }
 
-// selectAssets returns the part of a catalogue to download: the default version of everything for an architecture, and
-// the given versions of Kubernetes. The errors name all versions that the catalogue lacks.
+// selectAssets returns the part of a catalogue to download: the default version of everything for
+// an architecture, and the given versions of Kubernetes. The errors name all versions that the
+// catalogue lacks.
 func selectAssets(c asset.Catalog, arch string, kubernetes []string) (asset.Catalog, error) {
 	available := c.Versions("kubelet")
 	wanted := map[string]bool{}

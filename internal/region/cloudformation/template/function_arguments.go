@@ -2,8 +2,6 @@
 
 package template
 
-import "strings"
-
 // The most and the fewest arguments of Fn::And and Fn::Or.
 const (
 	minBooleans = 2
@@ -13,26 +11,38 @@ const (
 // checkArguments refuses what CloudFormation refuses of the other functions before it evaluates them: those that it does not
 // have, and a wrong number of arguments.
 func (t *Template) checkArguments(name string, arg any) error {
-	list, isList := arg.([]any)
+	list, _ := arg.([]any)
 
-	switch {
-	case name == "Fn::FindInMap":
+	switch name {
+	case "Ref", "Condition":
+		return nil
+	case "Fn::FindInMap":
 		return t.checkFindInMap(list)
-	case name == "Fn::Join" && !(isList && len(list) == 2 && isString(list[0])):
-		return errMalformedJoin()
-	case name == "Fn::Split" && !(isList && len(list) == 2 && isString(list[0])):
-		return errMalformedSplit()
-	case name == "Fn::Equals" && len(list) != 2:
-		return errMalformedEquals()
-	case name == "Fn::Not" && len(list) != 1:
-		return errMalformedNot()
-	case (name == "Fn::And" || name == "Fn::Or") && (len(list) < minBooleans || len(list) > maxBooleans):
-		return errMalformedBooleans(name)
-	case strings.HasPrefix(name, "Fn::") && intrinsicFunctions()[name] == nil:
-		return ErrorInTemplate("Encountered unsupported function: %s", name)
+	case "Fn::Join":
+		return errorUnless(isTextAndValue(list), errMalformedJoin())
+	case "Fn::Split":
+		return errorUnless(isTextAndValue(list), errMalformedSplit())
+	case "Fn::Equals":
+		return errorUnless(len(list) == 2, errMalformedEquals())
+	case "Fn::Not":
+		return errorUnless(len(list) == 1, errMalformedNot())
+	case "Fn::And", "Fn::Or":
+		return errorUnless(len(list) >= minBooleans && len(list) <= maxBooleans, errMalformedBooleans(name))
 	}
 
-	return nil
+	return errorUnless(intrinsicFunctions()[name] != nil, ErrorInTemplate("Encountered unsupported function: %s", name))
+}
+
+// isTextAndValue reports whether a list has two arguments, of which the first is a text.
+func isTextAndValue(list []any) bool { return len(list) == 2 && isString(list[0]) }
+
+// errorUnless returns err if ok is false.
+func errorUnless(ok bool, err error) error {
+	if ok {
+		return nil
+	}
+
+	return err
 }
 
 // checkFindInMap checks the argument of Fn::FindInMap: the name of a map and two keys. If none of them is a function, the map

@@ -104,7 +104,7 @@ func TestInvalidPolicyValues(t *testing.T) {
 		policyTemplate("!Ref Stage", "Retain"):                                          "Template format error: Unrecognized DeletionPolicy prod for resource Volume",
 		policyTemplate("Retain", "!Sub '${Policy}ExceptOnCreate'"):                      "Template format error: Unrecognized UpdateReplacePolicy RetainExceptOnCreate for resource Volume",
 		policyTemplate("!FindInMap [Regions, r-1, wrong]", "Retain"):                    "Template format error: Unrecognized DeletionPolicy Never for resource Volume",
-		policyTemplate("!FindInMap [Regions, !Ref Stage, policy]", "Retain"):                 "Template error: Unable to get mapping for Regions::prod::policy",
+		policyTemplate("!FindInMap [Regions, !Ref Stage, policy]", "Retain"):            "Template error: Unable to get mapping for Regions::prod::policy",
 		policyTemplate("!If [Prod, [Retain], Delete]", "Retain"):                        "Template format error: Every DeletionPolicy member must be a string.",
 		policyTemplate("Retain", "Retain") + snapshotOf("!If [Prod, Snapshot, Delete]"): "Template error: resource type AWS::EC2::VPC does not support deletion policy Snapshot",
 	} {
