@@ -217,7 +217,7 @@ func escalations() []escalation {
 func (e escalation) allowed(policies, limit []authz.Policy) bool {
 	for _, s := range e.steps {
 		r := authz.Request{Action: s.action, Resource: s.resource, Context: map[string][]string{
-			"aws:PrincipalTag/slipway.dev/cluster": {"demo"},
+			"aws:PrincipalTag/slipway.dev/cluster": {"demo"}, "aws:PrincipalArn": {ownRole},
 		}}
 		maps.Copy(r.Context, s.context)
 		if !authz.EvaluateWithin(policies, limit, r).Allowed {
@@ -383,7 +383,7 @@ func (l *lab) checkCovered(role string, s authz.Statement, limit []authz.Policy)
 	l.Helper()
 	keys := map[string][]string{
 		"kms:ResourceAliases": {"alias/slipway-slipway-test"}, "aws:ResourceTag/slipway.dev/cluster": {"demo"},
-		"aws:PrincipalTag/slipway.dev/cluster": {"demo"},
+		"aws:PrincipalTag/slipway.dev/cluster": {"demo"}, "aws:PrincipalArn": {ownRole},
 	}
 	for _, c := range s.Conditions {
 		if c.Operator != "Null" || c.Values[0] == "false" { // a key that must be missing has no value

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
@@ -52,41 +53,84 @@ func TestPlantedKey(t *testing.T) {
 // TestPlantedTaggedKey: the attacker also gives the key the tags of a cluster whose key is gone, and has a grant for it when
 // its policy is that of the cluster's key. The next apply refuses the key and names it. Seen to take it, with the grant.
 func TestPlantedTaggedKey(t *testing.T) {
-	l := newLab(t)
+	l := newPlantedKeyLab(t)
+	l.plant(strings.ReplaceAll(starterARN, "starter", "attacker"))
+	l.mustRefuse()
+}
+
+// TestPlantedKeyWithAGrantLikeOfEC2: the grant is for a role of the attacker, whose path makes its ARN contain what those of
+// the principals contain for which EC2 gives itself grants. IAM allows nearly every character in a path. Seen to succeed.
+func TestPlantedKeyWithAGrantLikeOfEC2(t *testing.T) {
+	l := newPlantedKeyLab(t)
+	made, err := iam.NewFromConfig(l.config(caller{})).CreateRole(t.Context(), &iam.CreateRoleInput{
+		RoleName:                 sdk.String("any"),
+		Path:                     sdk.String("/x:assumed-role/aws:ec2-infrastructure/"),
+		AssumeRolePolicyDocument: sdk.String(strings.ReplaceAll(selfmade, ":user/operator", ":user/attacker")),
+	})
+	l.check(err)
+	l.plant(*made.Role.Arn)
+	l.mustRefuse()
+}
+
+// plantedKeyLab is a lab in which an attacker plants a key for a cluster whose key is gone.
+type plantedKeyLab struct {
+	*lab
+	tags    []kmstypes.Tag
+	policy  *string // of the cluster's key
+	text    *string // the description of the cluster's key
+	planted string  // the id of the attacker's key
+}
+
+// newPlantedKeyLab creates a cluster, remembers what its key looks like, and deletes it.
+func newPlantedKeyLab(t *testing.T) *plantedKeyLab {
+	t.Helper()
+	l := &plantedKeyLab{lab: newLab(t)}
 	l.createCluster()
 	root := kms.NewFromConfig(l.config(caller{}))
 	own, err := root.DescribeKey(t.Context(), &kms.DescribeKeyInput{KeyId: sdk.String("alias/slipway/demo")})
 	l.check(err)
+	l.text = own.KeyMetadata.Description
 	tags, err := root.ListResourceTags(t.Context(), &kms.ListResourceTagsInput{KeyId: own.KeyMetadata.KeyId})
 	l.check(err)
+	l.tags = slices.DeleteFunc(tags.Tags, func(t kmstypes.Tag) bool { return *t.TagKey == "slipway.dev/id" })
 	genuine, err := root.GetKeyPolicy(t.Context(), &kms.GetKeyPolicyInput{KeyId: own.KeyMetadata.KeyId, PolicyName: sdk.String("default")})
 	l.check(err)
+	l.policy = genuine.Policy
 	l.must(caller{}, 0, "delete", "cluster", "demo", "--yes", "--destroy-data")
 
-	attacker := l.user("attacker", l.policies("demo", "--state-init"))
-	api := kms.NewFromConfig(l.config(attacker))
-	planted, err := api.CreateKey(t.Context(), &kms.CreateKeyInput{
-		Description: own.KeyMetadata.Description,
+	return l
+}
+
+// plant creates a key with the tags and the policy of the cluster's key, as the attacker, and a grant for a principal.
+func (l *plantedKeyLab) plant(grantee string) {
+	l.Helper()
+	api := kms.NewFromConfig(l.config(l.user("attacker", l.policies("demo", "--state-init"))))
+	planted, err := api.CreateKey(l.Context(), &kms.CreateKeyInput{
+		Description: l.text,
 		Policy:      sdk.String(strings.ReplaceAll(keyShared, ":user/starter", ":user/attacker")),
 	})
 	l.check(err)
 	key := planted.KeyMetadata.KeyId
-	_, err = api.CreateGrant(t.Context(), &kms.CreateGrantInput{
-		KeyId: key, GranteePrincipal: sdk.String(strings.ReplaceAll(starterARN, "starter", "attacker")),
+	l.planted = *key
+	_, err = api.CreateGrant(l.Context(), &kms.CreateGrantInput{
+		KeyId: key, GranteePrincipal: &grantee,
 		Operations: []kmstypes.GrantOperation{kmstypes.GrantOperationDecrypt},
 	})
 	l.check(err)
-	withoutID := slices.DeleteFunc(tags.Tags, func(t kmstypes.Tag) bool { return *t.TagKey == "slipway.dev/id" })
-	_, err = api.TagResource(t.Context(), &kms.TagResourceInput{KeyId: key, Tags: withoutID})
+	_, err = api.TagResource(l.Context(), &kms.TagResourceInput{KeyId: key, Tags: l.tags})
 	l.check(err)
-	_, err = api.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{
-		KeyId: key, Policy: genuine.Policy, BypassPolicyLockoutSafetyCheck: true,
+	_, err = api.PutKeyPolicy(l.Context(), &kms.PutKeyPolicyInput{
+		KeyId: key, Policy: l.policy, BypassPolicyLockoutSafetyCheck: true,
 	})
 	l.check(err)
+}
 
+// mustRefuse checks that an apply does not take the attacker's key.
+func (l *plantedKeyLab) mustRefuse() {
+	l.Helper()
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
 	_, text, code := l.slipway(caller{}, "apply", "demo", "--yes", "--take-over", "unmarked")
-	if code == 0 || !strings.Contains(text, *key) || !strings.Contains(text, "has a grant for") {
-		t.Errorf("exit %d: %s", code, text)
+	if code == 0 || !strings.Contains(text, l.planted) || !strings.Contains(text, "has a grant for") {
+		l.Errorf("exit %d: %s", code, text)
 	}
 }

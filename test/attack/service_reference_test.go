@@ -81,6 +81,10 @@ func overlap(a, b string) bool {
 // check returns what is wrong with a statement: actions that do not exist or have none of the statement's resources, and
 // condition keys that a request of the action never has.
 func (r policyReference) check(s referenceStatement) []string {
+	if s.Effect == "Deny" && slices.Equal(s.Action, []string{"*"}) && slices.Equal(s.Resource, []string{"*"}) {
+		return checkGlobalKeys(s) // of all actions
+	}
+
 	var out []string
 	for _, action := range s.Action {
 		prefix, name, _ := strings.Cut(action, ":")
@@ -107,6 +111,20 @@ func (r policyReference) check(s referenceStatement) []string {
 			}
 
 			out = append(out, checkAction(action, service, a, s)...)
+		}
+	}
+
+	return out
+}
+
+// checkGlobalKeys returns the condition keys of a statement that not every request has.
+func checkGlobalKeys(s referenceStatement) []string {
+	var out []string
+	for _, conditions := range s.Condition {
+		for key := range conditions {
+			if !hasKey(globalKeys(), key) {
+				out = append(out, "not every action has the condition key "+key)
+			}
 		}
 	}
 

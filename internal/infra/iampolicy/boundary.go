@@ -38,12 +38,29 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 		s.boundaryOfStore(st),
 		s.boundaryOfRecords(),
 		s.boundaryOfRegistries(),
+		s.boundaryOfTags(),
 		s.boundaryOfVPCCNI(),
 	)}
 }
 
 // clusterOfRole is the policy variable with the value of a role's own cluster tag.
 const clusterOfRole = "${aws:PrincipalTag/" + awskind.TagCluster + "}"
+
+// boundaryOfTags denies everything to a role whose cluster tag is not that of its path. Who creates a role, such as an operator,
+// chooses its trust, and may assume it with a tag of the session, which takes the place of the role's own one. The path stays,
+// and operators create roles only below that of their cluster. A path with more parts may end in the name of another cluster.
+func (policyBuilder) boundaryOfTags() []Statement {
+	deny := func(sid, operator, roles string) Statement {
+		all := []string{"*"}
+
+		return newDeny(sid, all, all, condition{operator: {"aws:PrincipalArn": {roles}}})
+	}
+
+	return []Statement{
+		deny("Tag", "StringNotLike", "*:role/slipway/*/"+clusterOfRole+"/*"),
+		deny("Path", "StringLike", "*/*/*/*/*/*"), // arn:aws:iam::ACCOUNT:role/slipway/REGION/CLUSTER/NAME has four slashes
+	}
+}
 
 // boundaryOfAPIs allows the calls of agents to EC2 and Auto Scaling, and sessions.
 func (policyBuilder) boundaryOfAPIs() []Statement {

@@ -27,8 +27,8 @@ func TestStateInitAliasOfDottedBucket(t *testing.T) {
 // administrator adds for load balancers of Services, leaves a reserve with the longest names.
 func TestBoundarySize(t *testing.T) {
 	const (
-		own     = 3300
-		reserve = 250
+		own     = 3600
+		reserve = 50
 	)
 	in := iampolicy.Input{Partition: "aws-us-gov", Account: "123456789012"}
 	bucket := "a-bucket-with-the-longest-name-that-s3-allows-which-is-63-chars"

@@ -109,7 +109,7 @@ func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
 		keys["aws:PrincipalType"] = []string{"AssumedRole"}
 		if r, ok := s.st.Roles[caller.Role]; ok {
 			keys["aws:PrincipalArn"] = []string{r.roleARN(s)}
-			tags = r.Tags
+			tags = s.st.sessionTags(r, caller.AccessKeyID)
 		}
 
 	default:
@@ -195,118 +195,4 @@ func appendPolicy(list []authz.Policy, document string) []authz.Policy {
 	}
 
 	return list
-}
-
-// AssumeRole returns new credentials of a role for the caller in ctx, and the caller that they identify. The
-// role's trust policy must allow it; if the trust policy names the account, the caller's own policies must
-// allow it too. life is in seconds, and 0 means an hour. policies are documents of session policies. A
-// refusal is a [wire.Error].
-func (s *IAM) AssumeRole(
-	ctx context.Context,
-	roleARN, sessionName string,
-	life int64,
-	policies []string,
-) (Credentials, wire.Caller, error) {
-	check := wire.AccessCheck{Action: "sts:AssumeRole", Resource: roleARN}
-	role, ok := s.findTrustPolicy(roleARN)
-	if _, visible := s.RoleARN(role.name); !ok || !visible {
-		return Credentials{}, wire.Caller{}, wire.AccessDenied(
-			ctx,
-			check,
-			"",
-		)
-	}
-
-	caller := wire.CallerFrom(ctx)
-	if caller.Root {
-		return Credentials{}, wire.Caller{}, newRootCallerError()
-	}
-
-	r := s.BuildRequest(ctx, check)
-	own := s.EvaluateIdentity(ctx, check)
-	byTrust := authz.EvaluateResource(role.trust, r, own)
-	delegated := authz.DelegatesToAccount(role.trust, s.cfg.Account, r)
-	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
-		return Credentials{}, wire.Caller{}, wire.AccessDenied(
-			ctx,
-			check,
-			"",
-		)
-	}
-
-	if caller.Role != "" {
-		role.maxSession = min(role.maxSession, defaultSessionSeconds) // the limit of AWS for role chaining
-	}
-
-	duration, err := resolveSessionDuration(life, role.maxSession, policies)
-	if err != nil {
-		return Credentials{}, wire.Caller{}, err
-	}
-
-	return s.issueCredentials(role.name, sessionName, duration, policies)
-}
-
-// resolveSessionDuration checks the lifetime and the policies that a caller asks for, and returns the
-// lifetime. life and longest are in seconds.
-func resolveSessionDuration(life, longest int64, policies []string) (time.Duration, error) {
-	if life == 0 {
-		life = defaultSessionSeconds
-	}
-
-	if life > longest {
-		return 0, newErrorf(
-			codeValidation,
-			"The requested DurationSeconds exceeds the MaxSessionDuration set for this role.",
-		)
-	}
-
-	for _, document := range policies {
-		if err := validateDocument(authz.IdentityPolicy, document, maxTrustPolicyBytes); err != nil {
-			return 0, err
-		}
-	}
-
-	return time.Duration(life) * time.Second, nil
-}
-
-// assumableRole is a role with its parsed trust policy.
-type assumableRole struct {
-	name       string
-	trust      authz.Policy
-	maxSession int64 // seconds
-}
-
-// newRootCallerError returns STS's error for the account's root, which cannot assume roles.
-func newRootCallerError() error {
-	return newErrorf(codeAccessDenied, "Roles may not be assumed by root accounts.")
-}
-
-// findTrustPolicy returns the role with an ARN. ok is false if there is none.
-func (s *IAM) findTrustPolicy(arn string) (found assumableRole, ok bool) {
-	s.store.Lock()
-	defer s.store.Unlock()
-	r := s.st.Roles[arn[strings.LastIndex(arn, "/")+1:]]
-	if r == nil || r.roleARN(s) != arn {
-		return assumableRole{}, false
-	}
-
-	trust, err := authz.ParsePolicy(authz.TrustPolicy, r.Trust)
-
-	return assumableRole{name: r.Name, trust: trust, maxSession: r.MaxSession}, err == nil
-}
-
-// TrustsService reports whether the trust policy of a role allows a service, such as ec2.amazonaws.com, to
-// assume it.
-func (s *IAM) TrustsService(roleName, service string) bool {
-	arn, ok := findRoleARN(s, roleName)
-	if !ok {
-		return false
-	}
-
-	r, ok := s.findTrustPolicy(arn)
-
-	return ok && authz.Evaluate([]authz.Policy{r.trust}, authz.Request{
-		Action:    "sts:AssumeRole",
-		Principal: authz.Principal{Service: service},
-	}).Allowed
 }

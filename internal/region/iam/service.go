@@ -103,6 +103,14 @@ type roleSession struct {
 	Token    string    `json:"token"`  // session token
 	Expires  time.Time `json:"expires"`
 	Policies []string  `json:"policies,omitempty"` // documents of the session policies
+	// Tags are those of the session, without those of the role.
+	Tags map[string]string `json:"tags,omitempty"`
+}
+
+// sessionLimits is what a session has besides the permissions of its role.
+type sessionLimits struct {
+	policies []string          // documents of session policies
+	tags     map[string]string // of the session
 }
 
 // New returns the service with its saved state.
@@ -236,7 +244,7 @@ const instanceSessionDuration = 6 * time.Hour
 // does not check that the role trusts EC2: that is checked when the instance is launched. It returns
 // NoSuchEntity if the role does not exist.
 func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, error) {
-	c, _, err := s.issueCredentials(roleName, sessionName, instanceSessionDuration, nil)
+	c, _, err := s.issueCredentials(roleName, sessionName, instanceSessionDuration, sessionLimits{})
 	return c, err
 }
 
@@ -244,12 +252,12 @@ func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, e
 func (s *IAM) issueCredentials(
 	roleName, sessionName string,
 	life time.Duration,
-	policies []string,
+	limits sessionLimits,
 ) (Credentials, wire.Caller, error) {
 	var c Credentials
 	var who wire.Caller
 	err := s.store.Update(func() (err error) {
-		c, who, err = s.newSession(roleName, sessionName, life, policies)
+		c, who, err = s.newSession(roleName, sessionName, life, limits)
 		return err
 	})
 
@@ -261,7 +269,7 @@ func (s *IAM) issueCredentials(
 func (s *IAM) newSession(
 	roleName, sessionName string,
 	life time.Duration,
-	policies []string,
+	limits sessionLimits,
 ) (Credentials, wire.Caller, error) {
 	r, err := s.st.findRole(roleName)
 	if err != nil {
@@ -280,7 +288,8 @@ func (s *IAM) newSession(
 		Role:     r.Name,
 		RoleID:   r.ID,
 		Name:     sessionName,
-		Policies: policies,
+		Policies: limits.policies,
+		Tags:     limits.tags,
 		Expires:  now.Add(life).UTC().Truncate(time.Second),
 	}
 

@@ -21,7 +21,7 @@ func (s *IAM) AssumeServiceRole(roleARN, service, session string) (wire.Caller, 
 		)
 	}
 
-	c, who, err := s.issueCredentials(name, session, instanceSessionDuration, nil)
+	c, who, err := s.issueCredentials(name, session, instanceSessionDuration, sessionLimits{})
 	if err != nil {
 		return wire.Caller{}, err
 	}

@@ -92,7 +92,7 @@ func (w WebIdentities) AssumeRole(ctx context.Context, in WebIdentityRequest) (W
 		return WebIdentitySession{}, err
 	}
 
-	c, who, err := w.IAM.issueCredentials(role.name, in.SessionName, life, in.Policies)
+	c, who, err := w.IAM.issueCredentials(role.name, in.SessionName, life, sessionLimits{policies: in.Policies})
 
 	return WebIdentitySession{
 		Credentials: c,

@@ -16,15 +16,9 @@ import (
 
 // CredentialIssuer issues temporary credentials. IAM implements it.
 type CredentialIssuer interface {
-	// AssumeRole returns credentials of a role for the caller in ctx, and the caller that they identify. life
-	// is in seconds, and 0 means the default. policies are documents of session policies. The error is a
+	// AssumeRole returns credentials of a role for the caller in ctx, and the caller that they identify. The error is a
 	// [wire.Error] if the caller may not assume the role.
-	AssumeRole(
-		ctx context.Context,
-		roleARN, sessionName string,
-		life int64,
-		policies []string,
-	) (iam.Credentials, wire.Caller, error)
+	AssumeRole(ctx context.Context, in iam.RoleRequest) (iam.Credentials, wire.Caller, error)
 }
 
 // WebIdentityIssuer issues temporary credentials for tokens of OpenID Connect providers. [iam.WebIdentities]
@@ -75,24 +69,28 @@ func assumeRole(
 		return nil, err
 	}
 
-	var life int64
+	request := iam.RoleRequest{RoleARN: *in.RoleArn, SessionName: name}
 	if in.DurationSeconds != nil {
-		life = *in.DurationSeconds
+		request.Life = *in.DurationSeconds
 	}
 
-	var policies []string
 	if in.Policy != nil {
-		policies = append(policies, *in.Policy)
+		request.Policies = []string{*in.Policy}
 	}
 
-	if len(in.PolicyArns) > 0 || len(in.Tags) > 0 {
+	if len(in.PolicyArns) > 0 || len(in.TransitiveTagKeys) > 0 {
 		return nil, newErrorf(
 			codeValidation,
-			"session tags and managed session policies are not supported by this region",
+			"transitive session tags and managed session policies are not supported by this region",
 		)
 	}
 
-	c, assumed, err := i.AssumeRole(ctx, *in.RoleArn, name, life, policies)
+	var err error
+	if request.Tags, err = readSessionTags(in.Tags); err != nil {
+		return nil, err
+	}
+
+	c, assumed, err := i.AssumeRole(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +99,31 @@ func assumeRole(
 		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(assumed.ARN), AssumedRoleId: new(assumed.UserID)},
 		Credentials:     toCredentials(c),
 	}, nil
+}
+
+// readSessionTags returns the tags of a session by key. Keys differ by more than their case.
+func readSessionTags(tags []*sts.Tag) (map[string]string, error) {
+	if len(tags) == 0 {
+		return nil, nil
+	}
+
+	out := map[string]string{}
+	seen := map[string]bool{}
+
+	for _, t := range tags {
+		key := *t.Key
+		if seen[strings.ToLower(key)] {
+			return nil, newErrorf(
+				codeValidation,
+				"Duplicate tag keys found. Please note that Tag keys are case insensitive.",
+			)
+		}
+
+		seen[strings.ToLower(key)] = true
+		out[key] = *t.Value
+	}
+
+	return out, nil
 }
 
 func toCredentials(c iam.Credentials) *sts.Credentials {

@@ -26,15 +26,16 @@ type issuer struct {
 	role, session string
 	life          int64
 	policies      []string
+	tags          map[string]string
 }
 
-func (i *issuer) AssumeRole(_ context.Context, role, session string, life int64, policies []string) (iam.Credentials, wire.Caller, error) {
-	if strings.HasSuffix(role, "/denied") {
+func (i *issuer) AssumeRole(_ context.Context, in iam.RoleRequest) (iam.Credentials, wire.Caller, error) {
+	if strings.HasSuffix(in.RoleARN, "/denied") {
 		return iam.Credentials{}, wire.Caller{}, &wire.Error{Code: "AccessDenied", Message: "no", Status: http.StatusForbidden}
 	}
-	*i = issuer{role, session, life, policies}
+	*i = issuer{in.RoleARN, in.SessionName, in.Life, in.Policies, in.Tags}
 	return iam.Credentials{AccessKeyID: "ASIAAAAAAAAAAAAAAAAA", SecretAccessKey: "s", Token: "t", Expiration: time.Unix(1e9, 0).UTC()},
-		wire.Caller{ARN: "arn:x", UserID: "AROA:" + session}, nil
+		wire.Caller{ARN: "arn:x", UserID: "AROA:" + in.SessionName}, nil
 }
 
 func client(t *testing.T, i sts.CredentialIssuer, caller wire.Caller) *awssts.Client {

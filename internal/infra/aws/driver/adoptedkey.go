@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -53,7 +55,7 @@ func findOtherUsers(ctx context.Context, api keyAPI, id string, policy graph.JSO
 		return "its key policy is not that of a cluster's key", nil
 	}
 
-	grantee, err := findGrantee(ctx, api, id)
+	grantee, err := findGrantee(ctx, api, meta.KeyMetadata)
 	if err != nil || grantee == "" {
 		return "", err
 	}
@@ -63,16 +65,25 @@ func findOtherUsers(ctx context.Context, api keyAPI, id string, policy graph.JSO
 
 // findGrantee returns to whom a grant gives the use of a key; empty if to nobody but services of AWS: EC2 has grants for the
 // volumes of machines, and the service-linked role of Auto Scaling may have one.
-func findGrantee(ctx context.Context, api keyReadAPI, id string) (string, error) {
-	grantee, err := kmskey.FindGrantee(ctx, api, id, isServiceGrantee)
+func findGrantee(ctx context.Context, api keyReadAPI, meta *kmstypes.KeyMetadata) (string, error) {
+	id := aws.ToString(meta.KeyId)
+	account := aws.ToString(meta.AWSAccountId)
+	grantee, err := kmskey.FindGrantee(ctx, api, id, func(principal string) bool {
+		return isServiceGrantee(principal, account)
+	})
+
 	return grantee, transport.Wrap(err, "list the grants of key %s", id)
 }
 
-// isServiceGrantee reports whether only AWS can be a principal.
-func isServiceGrantee(principal string) bool {
-	return strings.Contains(principal, ":assumed-role/aws:ec2-infrastructure/") ||
-		strings.Contains(principal, ":role/aws:ec2-infrastructure/") ||
-		strings.Contains(principal, ":role/aws-service-role/")
+// isServiceGrantee reports whether only AWS can be a principal of an account: the session of EC2 for an instance, whose role's
+// name has a colon, as none of a customer can, or a service-linked role, below a path that is AWS's. The whole beginning of the
+// ARN decides: the path of a customer's role may contain nearly anything.
+func isServiceGrantee(principal, account string) bool {
+	partition, rest, found := strings.Cut(strings.TrimPrefix(principal, "arn:"), ":")
+	isARN := found && strings.HasPrefix(partition, "aws") && len(account) > 0
+
+	return isARN && (strings.HasPrefix(rest, "sts::"+account+":assumed-role/aws:ec2-infrastructure/") ||
+		strings.HasPrefix(rest, "iam::"+account+":role/aws-service-role/"))
 }
 
 // isClusterKeyPolicy reports whether each statement of a key policy, without that of a new key, is one of a cluster's key:

@@ -223,7 +223,7 @@ func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyM
 		return nil, "", nil
 	}
 
-	grantee, err := findGrantee(ctx, api, id)
+	grantee, err := findGrantee(ctx, api, key.KeyMetadata)
 	if err != nil || grantee != "" {
 		return nil, "", err
 	}

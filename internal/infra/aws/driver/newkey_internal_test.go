@@ -50,7 +50,7 @@ func (k oneKey) DescribeKey(_ context.Context, in *kms.DescribeKeyInput, _ ...fu
 		return nil, &smithy.GenericAPIError{Code: "NotFoundException"}
 	}
 	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{
-		KeyId: in.KeyId, Arn: aws.String("arn"), Description: &k.description, KeyState: kmstypes.KeyStateEnabled, Enabled: true,
+		KeyId: in.KeyId, AWSAccountId: aws.String("123456789012"), Arn: aws.String("arn"), Description: &k.description, KeyState: kmstypes.KeyStateEnabled, Enabled: true,
 		Origin: cmp.Or(k.origin, kmstypes.OriginTypeAwsKms), MultiRegion: &k.isMultiRegion,
 	}}, nil
 }
