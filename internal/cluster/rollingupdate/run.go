@@ -258,6 +258,7 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		turn:     controlPlaneTurn{client: client, now: clock.now},
 
 		documents: sessionDocuments{awsMachines: machines, session: session},
+		pools:     newPools(session, from.set, req),
 	}, nil
 }
 
@@ -308,7 +309,14 @@ func (u *updater) showAndRun(
 	}
 
 	u.tellVersions(first, options, len(planned))
-	if len(planned) == 0 && !u.changesVersions(first, options) {
+	pools, err := u.findWaitingPools(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+
+	next := update{first: first, options: options, pools: pools}
+	next.hasMachines = len(planned) > 0 || u.changesVersions(first, options)
+	if next.isEmpty() {
 		return Result{UpToDate: true}, nil
 	}
 
@@ -331,7 +339,7 @@ func (u *updater) showAndRun(
 
 	start := u.now()
 	u.report.begin(start, len(planned))
-	err = underLock(ctx, func(work context.Context) error { return u.runLocked(work, ctx.Done(), first, options) })
+	err = underLock(ctx, func(work context.Context) error { return u.runAll(work, ctx.Done(), next) })
 	replaced, _ := u.report.counts()
 
 	return Result{Replaced: replaced, Took: u.now().Sub(start)}, err
