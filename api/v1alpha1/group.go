@@ -73,6 +73,13 @@ type InstanceGroupSpec struct {
 	// MaxSize is the largest number of machines. With 0, the group has none.
 	MaxSize *int `json:"maxSize,omitempty"`
 
+	// Manager starts and ends the group's machines: CloudGroup, an Auto Scaling group, which is the default,
+	// or Karpenter, which starts a machine for pods that fit nowhere and ends it when it is empty. Workers only. With
+	// Karpenter, minSize is 0, maxSize is the largest number of machines, and mixedInstancesPolicy with
+	// onDemandAboveBase 0 prefers spot instances and takes on-demand ones if EC2 has no capacity for them. The cluster
+	// needs a discovery store and the add-on Karpenter.
+	Manager string `json:"manager,omitempty"`
+
 	// Autoscale adds the tags with which the cluster autoscaler finds the group and learns the
 	// labels and taints of its nodes.
 	Autoscale bool `json:"autoscale,omitempty"`
@@ -118,6 +125,15 @@ type InstanceGroupSpec struct {
 	// InstanceMetadata configures the instance metadata service.
 	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
 }
+
+// The values of spec.manager of a group.
+const (
+	ManagerCloudGroup = "CloudGroup"
+	ManagerKarpenter  = "Karpenter"
+)
+
+// UsesKarpenter reports whether Karpenter starts and ends the machines of the group.
+func (s InstanceGroupSpec) UsesKarpenter() bool { return s.Manager == ManagerKarpenter }
 
 // MinMachines returns the smallest number of machines of the group, 0 if it is unset.
 func (s InstanceGroupSpec) MinMachines() int { return numberOrZero(s.MinSize) }

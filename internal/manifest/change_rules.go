@@ -28,6 +28,8 @@ const (
 	KeepsZoneType ChangeRule = "keeps its type"
 	// KeepsRole forbids another role.
 	KeepsRole ChangeRule = "keeps its role"
+	// KeepsManager forbids changes from and to the value Karpenter.
+	KeepsManager ChangeRule = "keeps its manager"
 	// OneMinorAtATime allows a later patch and the next minor version.
 	OneMinorAtATime ChangeRule = "one minor version at a time"
 )
@@ -255,6 +257,10 @@ func groupFieldRules() []FieldRule {
 		FieldRule{
 			kind, "spec.role", KeepsRole,
 			"keep it; create a group of the other role, move the workloads, then delete this one",
+		},
+		FieldRule{
+			kind, "spec.manager", KeepsManager,
+			"keep it; create a group with the other manager, move the workloads, then delete this one",
 		},
 	)
 }

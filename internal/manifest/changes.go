@@ -159,7 +159,7 @@ func (r ChangeRule) refusal() string {
 		return "cannot shrink from"
 	case OneMinorAtATime:
 		return "cannot follow"
-	case ChangesFreely, StaysFixed, KeepsOrigin, KeepsElasticIP, KeepsZoneType, KeepsRole:
+	case ChangesFreely, StaysFixed, KeepsOrigin, KeepsElasticIP, KeepsZoneType, KeepsRole, KeepsManager:
 	}
 
 	return "cannot change once the cluster is applied; it is"
@@ -183,6 +183,8 @@ func (r ChangeRule) allows(old, now any) bool {
 		return isUpgrade(old, now)
 	case KeepsRole:
 		return !isRole(now) // validation reports it
+	case KeepsManager:
+		return (old == v1alpha1.ManagerKarpenter) == (now == v1alpha1.ManagerKarpenter)
 	case StaysFixed:
 	}
 

@@ -205,6 +205,7 @@ const (
 	gp3IncludedMiBs   = 125
 	gp3IOPSText       = "3000 for gp3, included in its price; required for io1 and io2"
 	gp3ThroughputText = "125 for gp3, included in its price"
+	minSizeText       = "3 for a control plane, 2 for workers (maxSize if that is less; 0 with spec.manager Karpenter), 1 for a bastion"
 )
 
 // machineDefaultRules are the defaults of a group's machines: their types, images and numbers.
@@ -223,12 +224,12 @@ func machineDefaultRules() []DefaultRule {
 		),
 		newGroupRule(
 			"spec.mixedInstancesPolicy.onDemandAllocationStrategy",
-			"prioritized if mixedInstancesPolicy has instances",
+			"prioritized if mixedInstancesPolicy has instances, except with spec.manager Karpenter",
 			defaultMixed,
 		),
 		newGroupRule(
 			"spec.mixedInstancesPolicy.spotAllocationStrategy",
-			"price-capacity-optimized if mixedInstancesPolicy has instances",
+			"price-capacity-optimized if mixedInstancesPolicy has instances, except with spec.manager Karpenter",
 			defaultMixed,
 		),
 		newGroupRule(
@@ -242,10 +243,10 @@ func machineDefaultRules() []DefaultRule {
 			defaultFormat,
 		),
 		newGroupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
-		newGroupRule("spec.minSize", "3 for a control plane, 2 for workers (maxSize if that is less), 1 for a bastion", defaultMinSize),
+		newGroupRule("spec.minSize", minSizeText, defaultMinSize),
 		newGroupRule(
 			"spec.maxSize",
-			"minSize",
+			"minSize; none with spec.manager Karpenter",
 			defaultMaxSize,
 		),
 	}

@@ -60,6 +60,10 @@ func defaultMinSize(g *v1alpha1.InstanceGroup, _ *Set) {
 		v1alpha1.RoleWorker:       2,
 		v1alpha1.RoleBastion:      1,
 	}
+	if g.Spec.UsesKarpenter() {
+		sizes[v1alpha1.RoleWorker] = 0
+	}
+
 	if g.Spec.MinSize != nil {
 		return
 	}
@@ -75,7 +79,7 @@ func defaultMinSize(g *v1alpha1.InstanceGroup, _ *Set) {
 }
 
 func defaultMaxSize(g *v1alpha1.InstanceGroup, _ *Set) {
-	if g.Spec.MaxSize == nil && g.Spec.MinSize != nil {
+	if g.Spec.MaxSize == nil && g.Spec.MinSize != nil && !g.Spec.UsesKarpenter() {
 		size := *g.Spec.MinSize
 		g.Spec.MaxSize = &size
 	}

@@ -26,7 +26,7 @@ const (
 // instances.
 func defaultMixed(g *v1alpha1.InstanceGroup, _ *Set) {
 	p := &g.Spec.MixedInstancesPolicy
-	if len(p.Instances) == 0 {
+	if len(p.Instances) == 0 || g.Spec.UsesKarpenter() {
 		return
 	}
 
@@ -97,6 +97,10 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 	v.checkMixedTypes(spec)
 	v.checkRange(at+".onDemandBase", p.OnDemandBase, 0, max(0, spec.MaxMachines()))
 	v.checkRange(at+".onDemandAboveBase", p.OnDemandAboveBase, 0, 100)
+	if spec.UsesKarpenter() {
+		return // checkKarpenter reports the strategies of Auto Scaling
+	}
+
 	v.checkChoice(
 		at+".onDemandAllocationStrategy",
 		p.OnDemandAllocationStrategy,

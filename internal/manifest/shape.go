@@ -141,6 +141,7 @@ func groupShape() any {
 			UserDataFormat:    "x",
 			MinSize:           new(1),
 			MaxSize:           new(1),
+			Manager:           "x",
 			Autoscale:         true,
 			Subnets:           []string{"x"},
 			RootVolume: v1alpha1.RootVolume{

@@ -57,6 +57,7 @@ func (v validator) checkGroups(s Set) {
 	}
 
 	v.checkSlotNames(s.Groups, names)
+	checkKarpenterAccount(v, s)
 	if s.Cluster.Kind == "" {
 		return
 	}
@@ -168,6 +169,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 
 	checkInstanceMetadata(v, g.Spec)
 	checkGroupPods(v, g.Spec, c)
+	checkKarpenterCluster(v, g.Spec, c)
 }
 
 // reportUnknownType reports a type that the embedded list does not contain: an error if AWS has no such names,

@@ -55,6 +55,7 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	v.checkSysctls(spec.Sysctls)
 	v.checkUserDataFormat(spec)
 	v.checkUserData(spec.AdditionalUserData, spec.UserDataFormat)
+	checkManager(v, spec)
 	v.checkAutoscale(spec)
 	v.checkMixedInstances(spec)
 	v.checkWarmPool(spec)
