@@ -49,6 +49,10 @@ type Desired struct {
 	documents map[v1alpha1.Role]map[string]string
 	// revisions that were read or written, by role.
 	revisions map[v1alpha1.Role]publishedRevisions
+	// launches are what Karpenter is to launch machines with, by group, set by BuildGraph.
+	launches map[string]node.Pool
+	// publishedLaunches are those that were read or written. Nil: not read yet.
+	publishedLaunches *publishedLaunches
 	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
 	// date there, set by BuildGraph. Documents of the issuer of service-account tokens have a URL instead of a key.
 	Unpublished []string

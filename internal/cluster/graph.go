@@ -70,11 +70,23 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	}
 
 	in.KeepsSharedRole = keeps
+	former, err := session.readLaunches(ctx, d)
+	if err != nil {
+		return err
+	}
+
+	in.KarpenterImages = former.Images()
+	if in.KeepsKarpenter, err = session.keepsKarpenter(ctx, d, former); err != nil {
+		return err
+	}
+
 	var findings diag.Findings
 	d.Graph, findings = model.Build(in)
 	if err := findings.Err(); err != nil {
 		return err
 	}
+
+	d.launches = karpenterPools(d.Manifests, model.KarpenterLaunches(in))
 
 	return findAllUnpublished(ctx, session, d)
 }
@@ -91,6 +103,10 @@ func findAllUnpublished(ctx context.Context, session *Session, d *Desired) error
 	}
 
 	if err := session.findUnpublishedRevisions(ctx, d); err != nil {
+		return err
+	}
+
+	if err := session.findUnpublishedLaunches(ctx, d); err != nil {
 		return err
 	}
 

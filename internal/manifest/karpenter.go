@@ -18,10 +18,6 @@ const (
 	KarpenterName      = "karpenter"
 )
 
-// KarpenterTaint is the taint with which the kubelets of Karpenter's machines register, in the form of a manifest. Karpenter
-// removes it once it knows the Node.
-const KarpenterTaint = "karpenter.sh/unregistered:NoExecute"
-
 // KarpenterGroups returns the groups whose machines Karpenter starts and ends, in their order.
 func KarpenterGroups(groups []v1alpha1.InstanceGroup) []v1alpha1.InstanceGroup {
 	var out []v1alpha1.InstanceGroup

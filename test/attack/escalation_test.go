@@ -267,7 +267,9 @@ func TestNoEscalation(t *testing.T) {
 	who["EBS CSI driver"] = [2][]authz.Policy{l.parseText(ebsPolicy(t)), nil}
 	who[ingressController] = [2][]authz.Policy{l.parseText(ingressControllerPolicy(t, "vpc-0123456789abcdef0")), nil}
 	who[groupScaler] = [2][]authz.Policy{l.parseText(groupScalerPolicy(t)), nil}
-	who[karpenterName] = [2][]authz.Policy{l.parseText(karpenterPolicy(l, "ami-0123456789abcdef0")), nil}
+	who[karpenterName] = [2][]authz.Policy{karpenterPolicies(l)[0], nil}
+	// What an operator gives Karpenter's role is limited by that role's boundary.
+	who["bounded, Karpenter"] = [2][]authz.Policy{l.parseText(anything), karpenterPolicies(l)[1]}
 
 	roles := 0
 

@@ -3,34 +3,67 @@
 package attack_test
 
 import (
-	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 const (
 	karpenterName = "karpenter"
 	karpenterRole = rolePrefix + "kube-system." + karpenterName + ".us-east-1"
+	// karpenterGroup is the group whose machines Karpenter launches.
+	karpenterGroup = "burst"
 )
 
-// karpenterPolicy returns the policy of examples/addons for cluster demo and an image.
-func karpenterPolicy(l *lab, image string) string {
-	l.Helper()
-	text, err := os.ReadFile("../../examples/addons/" + karpenterName + "-policy.json")
-	l.check(err)
+// karpenterManifest is the manifest of that group.
+const karpenterManifest = `apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: burst, labels: {slipway.dev/cluster: demo}}
+spec:
+  role: Worker
+  manager: Karpenter
+  maxSize: 3
+  mixedInstancesPolicy: {instances: [m5.large, m5.xlarge]}
+  nodeLabels: {example.com/kind: burst}
+  rootVolume: {size: 20}
+`
 
-	return strings.NewReplacer("CLUSTER", "demo", "IMAGE", image).Replace(string(text))
+// karpenterPolicies returns the policy of Karpenter's role in cluster demo, and its permissions boundary.
+func karpenterPolicies(l *lab) [2][]authz.Policy {
+	l.Helper()
+	in := iampolicy.Input{Partition: "aws", Account: regiontest.AccountID}
+
+	return [2][]authz.Policy{
+		l.parse([]iampolicy.Policy{iampolicy.BuildKarpenterPolicy(iampolicy.KarpenterInput{
+			Partition: "aws",
+			Region:    "us-east-1",
+			Account:   regiontest.AccountID,
+			Cluster:   "demo",
+			ClusterID: "0123456789abcdef",
+			Groups:    []string{karpenterGroup},
+			Images:    []string{"ami-0123456789abcdef0"},
+			Role:      iamOf + "role" + rolePath + "demo.worker.us-east-1",
+			Profile:   iamOf + "instance-profile" + rolePath + "demo.worker.us-east-1",
+			Keys:      []string{"arn:aws:kms:us-east-1:" + regiontest.AccountID + ":key/0123"},
+		})}),
+		l.parse([]iampolicy.Policy{iampolicy.BuildKarpenterBoundary(in)}),
+	}
 }
 
-// karpenterLab is a lab with a cluster whose Karpenter has the role of the channel in examples/addons.
+// karpenterLab is a lab with a cluster that has a group of Karpenter, whose role and boundary are those of the product.
 type karpenterLab struct {
 	podLab
 	ec2    *ec2.Client // of the account's root
 	worker ec2types.Instance
+	id     string // of the cluster
 }
 
 func newKarpenterLab(t *testing.T) karpenterLab {
@@ -38,7 +71,9 @@ func newKarpenterLab(t *testing.T) karpenterLab {
 	p := newPodLab(t)
 	k := karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
 	k.worker = k.machineOf("worker")
-	k.startAccount("kube-system", karpenterName, karpenterPolicy(k.lab, *k.worker.ImageId), []any{map[string]any{"Effect": "Allow", "Action": []string{"ec2:*", "iam:PassRole"}, "Resource": "*"}})
+	k.id = k.clusterID()
+	k.must(caller{}, 0, "create", "-f", k.temporaryFile("burst.yaml", karpenterManifest), "--yes")
+	k.must(caller{}, 0, "apply", "demo", "--yes")
 
 	return k
 }
@@ -58,9 +93,18 @@ func profile(i ec2types.Instance) *string {
 }
 
 // ofNodePool are the tags that Karpenter gives what it creates.
-func ofNodePool(kind ec2types.ResourceType, more ...string) ec2types.TagSpecification {
+func (k *karpenterLab) ofNodePool(kind ec2types.ResourceType, more ...string) ec2types.TagSpecification {
 	var all []ec2types.Tag
-	pairs := append([]string{"kubernetes.io/cluster/demo", "owned", "eks:eks-cluster-name", "demo", "karpenter.sh/nodepool", "workers"}, more...)
+	pairs := append([]string{
+		"kubernetes.io/cluster/demo", "owned", "eks:eks-cluster-name", "demo", "karpenter.sh/nodepool", karpenterGroup,
+		"slipway.dev/cluster", "demo", "slipway.dev/id", k.id, "slipway.dev/role", "worker", "slipway.dev/group", karpenterGroup,
+	}, more...)
+	for i := 0; i+2 < len(pairs); i += 2 { // a tag that is given again replaces the former one
+		if at := slices.Index(pairs[i+2:], pairs[i]); at >= 0 && at%2 == 0 {
+			pairs = slices.Delete(pairs, i, i+2)
+			i -= 2
+		}
+	}
 	for i := 0; i < len(pairs); i += 2 {
 		all = append(all, ec2types.Tag{Key: &pairs[i], Value: &pairs[i+1]})
 	}
@@ -77,11 +121,11 @@ type launchOfKarpenter struct {
 // launch makes the calls of Karpenter for one machine with changes.
 func (k *karpenterLab) launch(api *ec2.Client, name string, change func(*launchOfKarpenter)) error {
 	k.Helper()
-	tags := ofNodePool("network-interface").Tags
+	tags := k.ofNodePool("network-interface").Tags
 	l := launchOfKarpenter{
 		template: &ec2.CreateLaunchTemplateInput{
 			LaunchTemplateName: sdk.String("karpenter.k8s.aws/" + name),
-			TagSpecifications:  []ec2types.TagSpecification{ofNodePool("launch-template")},
+			TagSpecifications:  []ec2types.TagSpecification{k.ofNodePool("launch-template")},
 			LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
 				ImageId:            k.worker.ImageId,
 				IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: profile(k.worker)},
@@ -97,7 +141,7 @@ func (k *karpenterLab) launch(api *ec2.Client, name string, change func(*launchO
 		fleet: &ec2.CreateFleetInput{
 			Type:                        ec2types.FleetTypeInstant,
 			TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{TotalTargetCapacity: sdk.Int32(1), DefaultTargetCapacityType: "spot"},
-			TagSpecifications:           []ec2types.TagSpecification{ofNodePool("instance"), ofNodePool("volume"), ofNodePool("fleet")},
+			TagSpecifications:           []ec2types.TagSpecification{k.ofNodePool("instance"), k.ofNodePool("volume"), k.ofNodePool("fleet")},
 			LaunchTemplateConfigs: []ec2types.FleetLaunchTemplateConfigRequest{{
 				LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: sdk.String("karpenter.k8s.aws/" + name), Version: sdk.String("$Latest")},
 				Overrides:                   []ec2types.FleetLaunchTemplateOverridesRequest{{InstanceType: "t3.medium", SubnetId: k.worker.SubnetId}},
@@ -157,10 +201,16 @@ func TestKarpenterIsLimited(t *testing.T) {
 		"make a template without tags":        func(l *launchOfKarpenter) { l.template.TagSpecifications = nil },
 		"launch without tags":                 func(l *launchOfKarpenter) { l.fleet.TagSpecifications = nil },
 		"launch what Slipway takes for a resource of its": func(l *launchOfKarpenter) {
-			l.fleet.TagSpecifications[0] = ofNodePool("instance", "slipway.dev/address", "instance/x")
+			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/address", "instance/x")
 		},
 		"launch a machine of the control plane": func(l *launchOfKarpenter) {
-			l.fleet.TagSpecifications[0] = ofNodePool("instance", "slipway.dev/role", "control-plane")
+			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/role", "control-plane")
+		},
+		"launch a machine of a group that is not Karpenter's": func(l *launchOfKarpenter) {
+			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/group", "nodes")
+		},
+		"launch a machine of another cluster": func(l *launchOfKarpenter) {
+			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/cluster", "prod")
 		},
 		"launch from a template of the cluster": func(l *launchOfKarpenter) {
 			l.template = nil
@@ -172,7 +222,7 @@ func TestKarpenterIsLimited(t *testing.T) {
 
 	_, err = mine.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{*k.worker.InstanceId}})
 	k.denied("end a machine of an Auto Scaling group", err)
-	_, err = mine.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{*k.worker.InstanceId}, Tags: ofNodePool("instance").Tags})
+	_, err = mine.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{*k.worker.InstanceId}, Tags: k.ofNodePool("instance").Tags})
 	k.denied("tag a machine of an Auto Scaling group", err)
 	_, err = mine.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: foreign})
 	k.denied("delete a launch template of the cluster", err)

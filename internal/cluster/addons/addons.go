@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier/dynamicclient"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
@@ -55,9 +56,11 @@ type Session struct {
 	// Kubernetes is the version of the API server.
 	Kubernetes *semver.Version
 
-	env    *cluster.Env
-	state  store.Store
-	sealer store.Sealer // of the state store
+	// hasKarpenter is set if the cluster has groups of Karpenter, for whose service account Slipway creates a role.
+	hasKarpenter bool
+	env          *cluster.Env
+	state        store.Store
+	sealer       store.Sealer // of the state store
 	// checkedSigner is the ETag of the signature whose signer was checked, empty for a cluster without one; nil: none was.
 	checkedSigner *string
 }
@@ -116,7 +119,13 @@ func openState(ctx context.Context, env *cluster.Env, name string) (*Session, er
 		return nil, err
 	}
 
-	return &Session{Cluster: set.Cluster, env: env, state: state, sealer: sealer}, nil
+	return &Session{
+		Cluster:      set.Cluster,
+		env:          env,
+		state:        state,
+		sealer:       sealer,
+		hasKarpenter: len(manifest.KarpenterGroups(set.Groups)) > 0,
+	}, nil
 }
 
 // connect returns how the API of a cluster is reached.

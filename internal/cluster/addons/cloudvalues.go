@@ -58,6 +58,9 @@ func (s *Session) cloudValue(ctx context.Context, from string) (string, error) {
 // serviceAccountRole returns the ARN of the IAM role of a service account, which the manifest must have.
 func (s *Session) serviceAccountRole(ctx context.Context, namespace, name string) (string, error) {
 	list := s.Cluster.Spec.IAM.ServiceAccountExternalPermissions
+	if s.hasKarpenter && namespace == manifest.KarpenterNamespace && name == manifest.KarpenterName {
+		list = []v1alpha1.ServiceAccountPermissions{{Namespace: namespace, Name: name}}
+	}
 
 	i := slices.IndexFunc(list, func(p v1alpha1.ServiceAccountPermissions) bool {
 		return p.Namespace == namespace && p.Name == name

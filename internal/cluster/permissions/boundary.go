@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// EnsureBoundary creates the permissions boundary of the machines that read the store at a location, and returns its
-// ARN. It does not change an existing boundary, which an administrator may have extended.
+// EnsureBoundary creates the permissions boundaries of the machines that read the store at a location, and of Karpenter in their
+// clusters. It returns the ARN of the former. It does not change an existing boundary, which an administrator may have extended.
 func EnsureBoundary(ctx context.Context, cfg sdk.Config, at store.Location) (string, error) {
 	who, err := discovery.GetCallerIdentity(ctx, cfg)
 	if err != nil {
@@ -28,29 +28,54 @@ func EnsureBoundary(ctx context.Context, cfg sdk.Config, at store.Location) (str
 	}
 
 	in := iampolicy.Input{Partition: who.Partition, Account: who.Account}
-	document, err := json.Marshal(
-		iampolicy.BuildBoundary(in, iampolicy.StoreLocation{Bucket: at.Bucket, Prefix: at.Prefix}),
-	)
+	api := iam.NewFromConfig(cfg)
+	err = ensurePolicy(ctx, api, newPolicy{
+		name:        iampolicy.KarpenterBoundaryName(at.Bucket),
+		description: "The most that Karpenter in Slipway's clusters may be allowed",
+		document:    iampolicy.BuildKarpenterBoundary(in),
+	})
 	if err != nil {
 		return "", err
 	}
 
-	arn := iampolicy.BoundaryARN(who.Partition, who.Account, at.Bucket)
-	_, err = iam.NewFromConfig(cfg).CreatePolicy(ctx, &iam.CreatePolicyInput{
-		PolicyName:     sdk.String(iampolicy.BoundaryName(at.Bucket)),
+	err = ensurePolicy(ctx, api, newPolicy{
+		name:        iampolicy.BoundaryName(at.Bucket),
+		description: "The most that machines of Slipway's clusters may be allowed",
+		document:    iampolicy.BuildBoundary(in, iampolicy.StoreLocation{Bucket: at.Bucket, Prefix: at.Prefix}),
+	})
+
+	return iampolicy.BoundaryARN(who.Partition, who.Account, at.Bucket), err
+}
+
+// newPolicy is a managed policy to create.
+type newPolicy struct {
+	name        string
+	description string
+	document    iampolicy.Policy
+}
+
+// ensurePolicy creates a managed policy unless there is one of its name.
+func ensurePolicy(ctx context.Context, api *iam.Client, p newPolicy) error {
+	document, err := json.Marshal(p.document)
+	if err != nil {
+		return fmt.Errorf("encode policy %s: %w", p.name, err)
+	}
+
+	_, err = api.CreatePolicy(ctx, &iam.CreatePolicyInput{
+		PolicyName:     &p.name,
 		Path:           sdk.String(iampolicy.BoundaryPath),
 		PolicyDocument: sdk.String(string(document)),
-		Description:    sdk.String("The most that machines of Slipway's clusters may be allowed"),
+		Description:    &p.description,
 	})
 	if _, exists := errors.AsType[*iamtypes.EntityAlreadyExistsException](err); exists {
-		return arn, nil
+		return nil
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("create policy %s: %w", arn, err)
+		return fmt.Errorf("create policy %s: %w", p.name, err)
 	}
 
-	return arn, nil
+	return nil
 }
 
 // BuildDeletionPolicy returns the policy that the deletion of a cluster's key needs. A deletion that failed for lack

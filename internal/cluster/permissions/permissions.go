@@ -82,6 +82,7 @@ func setBoundary(in *iampolicy.Input) {
 	in.Boundary = ""
 	if n := len(in.Stores); n > 0 {
 		in.Boundary = iampolicy.BoundaryARN(in.Partition, in.Account, in.Stores[n-1].Bucket)
+		in.KarpenterBoundary = iampolicy.KarpenterBoundaryARN(in.Partition, in.Account, in.Stores[n-1].Bucket)
 	}
 }
 
@@ -125,6 +126,7 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 
 	if manifest.HasPodIdentity(set.Cluster) {
 		in.Issuer = set.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer
+		in.KarpenterRole = model.KarpenterRoleName(in.Cluster, in.Region) // which a group with spec.manager Karpenter needs
 		places := appendStore(nil, set.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore)
 		if len(places) == 1 {
 			in.Discovery = places[0]

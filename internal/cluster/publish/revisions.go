@@ -39,6 +39,16 @@ func WriteRevisions(ctx context.Context, session *cluster.Session, d *cluster.De
 		return err
 	}
 
+	waiting, err := session.PublishLaunches(ctx, d)
+	if err != nil {
+		return err
+	}
+
+	if len(waiting) > 0 {
+		session.Env.Notifyf("Karpenter launches machines of %s as before until: slipway rolling-update %s",
+			strings.Join(waiting, ", "), session.Name)
+	}
+
 	return tellMachines(ctx, session, changed, d.Plan.Steps)
 }
 

@@ -27,6 +27,8 @@ type Deleter struct {
 	steps []plan.Step
 	// retained are the steps that would delete data; they are not carried out.
 	retained []plan.Step
+	// launchers are the policies with which Karpenter launches machines.
+	launchers []plan.ActualResource
 	blockers []cleanup.Blocker
 }
 
@@ -83,6 +85,7 @@ func (d *Deleter) Plan(ctx context.Context) error {
 		return err
 	}
 
+	d.launchers = cleanup.FindLaunchers(actual)
 	rest := slices.DeleteFunc(actual, func(a plan.ActualResource) bool {
 		return held[a.Addr] || len(held) > 0 && len(a.Resource.Kind().KeyProperties) > 0
 	})
@@ -147,6 +150,10 @@ func (d *Deleter) Delete(ctx context.Context) error {
 		return err
 	}
 
+	if err := d.disarmLaunchers(ctx); err != nil {
+		return err
+	}
+
 	for again := range 2 {
 		if d.info.ID == "" {
 			break
@@ -176,6 +183,17 @@ func (d *Deleter) Delete(ctx context.Context) error {
 	}
 
 	return d.deleteRemaining(ctx, false)
+}
+
+// disarmLaunchers deletes the policy with which Karpenter launches machines, although the stack holds it: otherwise Karpenter
+// would replace the machines that the stack deletes.
+func (d *Deleter) disarmLaunchers(ctx context.Context) error {
+	p, findings := plan.Compute(&graph.Graph{}, d.launchers, plan.Options{DestroyData: true})
+	if len(p.Steps) == 0 {
+		return findings.Err()
+	}
+
+	return errors.Join(findings.Err(), d.session.Walk(ctx, p, d.session.Cloud))
 }
 
 // deleteRemaining deletes the resources with the cluster's tag. skipHeld leaves out those that the stack

@@ -83,7 +83,8 @@ func (policyBuilder) boundaryOfAPIs() []Statement {
 			"Attach",
 			slices.Concat(
 				qualifyActions(
-					"ec2", "AssociateAddress", "AttachVolume", "DetachVolume", "DisassociateAddress",
+					"ec2", "AssociateAddress", "AttachVolume", "DescribeInstanceAttribute", "DetachVolume",
+					"DisassociateAddress",
 				),
 				qualifyActions(
 					"autoscaling", "CompleteLifecycle*", "RecordLifecycle*", "SetInstanceHealth", "TerminateInstance*",

@@ -94,6 +94,10 @@ type Input struct {
 	VPCCNI bool
 	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
 	Boundary string
+	// KarpenterRole is the name of the role of Karpenter. Empty: the cluster has no groups of Karpenter.
+	KarpenterRole string
+	// KarpenterBoundary is the ARN of the permissions boundary that it must have; see [KarpenterBoundaryARN].
+	KarpenterBoundary string
 	// KeyARN is the ARN of the cluster's KMS key, for [BuildDeletionPolicy] only.
 	KeyARN string
 }

@@ -2,7 +2,12 @@
 
 package iampolicy
 
-import "github.com/slipway-k8s/slipway/internal/infra/awskind"
+import (
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
 
 // identityStatements allows managing the cluster's roles, instance profiles and KMS key.
 //
@@ -42,7 +47,21 @@ func (s policyBuilder) identityStatements() []Statement {
 		),
 	}
 
-	return append(out, s.keyStatements()...)
+	return slices.Concat(out, s.karpenterRoleStatements(), s.keyStatements())
+}
+
+// karpenterRoleStatements allow the one role with the boundary of Karpenter. No machine gets that boundary.
+func (s policyBuilder) karpenterRoleStatements() []Statement {
+	if s.KarpenterRole == "" {
+		return nil
+	}
+
+	return []Statement{newStatement(
+		"ChangeKarpenterRole",
+		qualifyActions("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"),
+		[]string{strings.TrimSuffix(s.iamARN("role"), "*") + s.KarpenterRole},
+		stringEquals("iam:PermissionsBoundary", s.KarpenterBoundary),
+	)}
 }
 
 // keyStatements allows creating the cluster's key and changing it, by its tag. A new key has no tag: its policy

@@ -224,7 +224,10 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 		newStatement(
 			"CreateBoundary",
 			qualifyActions("iam", "CreatePolicy"),
-			[]string{BoundaryARN(s.Partition, s.Account, st.Bucket)},
+			[]string{
+				BoundaryARN(s.Partition, s.Account, st.Bucket),
+				KarpenterBoundaryARN(s.Partition, s.Account, st.Bucket),
+			},
 			nil,
 		),
 		// By the alias in the request, which counts at once; that a key has an alias may take five minutes.

@@ -59,12 +59,17 @@ func (b *builder) addControlPlane() {
 	}
 }
 
-// addWorkers adds a launch template and an Auto Scaling group for each worker group.
+// addWorkers adds a launch template and an Auto Scaling group for each worker group. Karpenter's groups have neither.
 func (b *builder) addWorkers() {
 	for _, ig := range b.groupsByRole(v1alpha1.RoleWorker) {
 		role := &b.worker
 		if HasOwnRole(ig) {
 			role = b.addGroupRole(ig)
+		}
+
+		if ig.Spec.UsesKarpenter() {
+			b.checkKarpenterUserData(ig)
+			continue
 		}
 
 		b.addMachineSet(machineSet{
@@ -242,10 +247,14 @@ type bootAPI struct {
 	Elastic  bool   `json:"elastic,omitempty"`
 }
 
-// bootUserData returns the boot script with the boot configuration. That contains the load balancers' names,
-// which AWS assigns, as symbols.
-func (b *builder) bootUserData(l machineSet) graph.Text {
-	const public, internal = "@@PUBLIC@@", "@@INTERNAL@@"
+// The markers of the load balancers' names in the text of [builder.bootText].
+const (
+	publicMarker   = "@@PUBLIC@@"
+	internalMarker = "@@INTERNAL@@"
+)
+
+// bootText returns the boot script with the boot configuration, with markers for the load balancers' names, which AWS assigns.
+func (b *builder) bootText(l machineSet) string {
 	boot := b.Boot[l.group.Metadata.Name]
 	config := bootConfig{
 		Cluster:  b.clusterName(),
@@ -256,34 +265,46 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 		Owner:    b.MachineStore.Owner,
 		Agent:    bootDownload{URL: boot.AgentURL, SHA256: boot.AgentSHA256},
 		Document: bootDownload{URL: boot.DocumentURL, SHA256: boot.DocumentSHA256},
-		API:      bootAPI{Internal: internal, Elastic: b.usesElasticIP()},
+		API:      bootAPI{Internal: internalMarker, Elastic: b.usesElasticIP()},
 	}
 
-	outer, inner := b.apiHostnames()
-	if len(outer.Parts()) > 0 {
-		config.API.Public = public
+	if b.hasPublicBalancer() || b.usesElasticIP() {
+		config.API.Public = publicMarker
 	}
 
-	if b.SignalStack {
+	if b.SignalStack && !l.group.Spec.UsesKarpenter() {
 		config.Signal = graph.SignalsPlaceholder(graph.Address(awskind.AutoScalingGroup{}.Kind(), l.name))
 		config.Stack = graph.StackNamePlaceholder
 	}
 
-	text := graph.LiteralText(strings.Replace(b.BootScript, configMarker, marshalJSON(config), 1))
 	if l.group.Spec.UserDataFormat == "Ignition" {
-		text = graph.LiteralText(b.ignitionConfig(l, config))
+		return b.ignitionConfig(l, config)
 	}
 
-	text = replaceMarker(replaceMarker(text, internal, inner), public, outer)
+	return strings.Replace(b.BootScript, configMarker, marshalJSON(config), 1)
+}
+
+// bootUserData returns the boot script with the boot configuration, with the load balancers' names as symbols.
+func (b *builder) bootUserData(l machineSet) graph.Text {
+	outer, inner := b.apiHostnames()
+	text := graph.LiteralText(b.bootText(l))
+	text = replaceMarker(replaceMarker(text, internalMarker, inner), publicMarker, outer)
 	size := sizeOf(text)
 	if b.SignalStack {
 		text = b.markVersion(l.group, text)
 		size += reservedNameBytes // the stack's name
 	}
 
+	b.checkBootSize(l.group, size)
+
+	return text
+}
+
+// checkBootSize reports a boot script that is too long.
+func (b *builder) checkBootSize(ig v1alpha1.InstanceGroup, size int) {
 	if size > maxBootUserData {
 		b.findings.Errorf(
-			"instancegroup/"+l.group.Metadata.Name,
+			"instancegroup/"+ig.Metadata.Name,
 			"",
 			"shorten the names of the cluster, the group or the store",
 			"user data would have %d bytes, at most %d are allowed",
@@ -291,8 +312,6 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 			maxBootUserData,
 		)
 	}
-
-	return text
 }
 
 // markVersion replaces the part of the user data that depends on the Kubernetes version, the end of the

@@ -172,6 +172,7 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 	}
 
 	list = append(list, b.repairStatement(), b.peerStatement())
+	list = append(list, launchCheckStatements(b)...)
 	list = append(list, b.addressStatements(ownSlotCondition(b, ""))...)
 
 	return policyDocument(slices.Concat(

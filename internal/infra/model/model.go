@@ -75,6 +75,12 @@ type Input struct {
 	// KeepsSharedRole keeps the one role that an older slipway gave all control-plane machines, because some still have
 	// it.
 	KeepsSharedRole bool
+	// KarpenterImages are the ids of the images with which Karpenter may still launch machines, in addition to those of the groups:
+	// it has a new one only after a rolling update.
+	KarpenterImages []string
+	// KeepsKarpenter keeps the role of Karpenter, with which it can only end machines, in a cluster without groups of Karpenter: it
+	// has not ended them all.
+	KeepsKarpenter bool
 	// FunctionCode is the code of the function that keeps DNS records; zero if the cluster needs none.
 	FunctionCode FunctionCode
 	// SignalStack lets machines signal CloudFormation when they are healthy. Only for graphs that are

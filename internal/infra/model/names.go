@@ -57,6 +57,18 @@ func VPCCNIRoleARN(partition, account string, c v1alpha1.Cluster) string {
 	return ServiceAccountRoleARN(partition, account, c, vpcCNIAccount())
 }
 
+// KarpenterRoleName returns the name of the IAM role of Karpenter's service account.
+func KarpenterRoleName(cluster, region string) string {
+	p := karpenterAccount()
+
+	return ServiceAccountRoleName(cluster, region, p.Namespace, p.Name)
+}
+
+// KarpenterRoleARN returns the ARN of the IAM role of Karpenter's service account of a cluster.
+func KarpenterRoleARN(partition, account string, c v1alpha1.Cluster) string {
+	return ServiceAccountRoleARN(partition, account, c, karpenterAccount())
+}
+
 // FunctionRoleName returns the name of the IAM role of the function that keeps the DNS records of etcd's members.
 func FunctionRoleName(cluster, region string) string {
 	return shortenName(cluster+".dns."+region, maxRoleName)

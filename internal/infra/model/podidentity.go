@@ -50,13 +50,19 @@ func (b *builder) addPodIdentity() {
 	})
 
 	for _, p := range b.Cluster.Spec.IAM.ServiceAccountExternalPermissions {
-		b.addServiceAccountRole(p, provider)
+		b.addServiceAccountRole(p, provider, b.MachineStore.Boundary)
 	}
 
 	if manifest.HasVPCPods(b.Cluster) {
 		p := vpcCNIAccount()
 		p.AWS.InlinePolicy = encodePolicy(iampolicy.BuildVPCCNIPolicy(b.Partition, b.clusterName()))
-		b.addServiceAccountRole(p, provider)
+		b.addServiceAccountRole(p, provider, b.MachineStore.Boundary)
+	}
+
+	if groups := manifest.KarpenterGroups(b.Groups); len(groups) > 0 || b.KeepsKarpenter {
+		p := karpenterAccount()
+		p.AWS.InlinePolicy = encodePolicy(iampolicy.BuildKarpenterPolicy(karpenterInput(b, groups)))
+		b.addServiceAccountRole(p, provider, karpenterBoundary(b))
 	}
 }
 
@@ -65,9 +71,8 @@ func vpcCNIAccount() v1alpha1.ServiceAccountPermissions {
 	return v1alpha1.ServiceAccountPermissions{Namespace: v1alpha1.VPCCNINamespace, Name: v1alpha1.VPCCNIName}
 }
 
-// addServiceAccountRole adds the IAM role of a service account. It has the permissions boundary of the machines' roles,
-// and no instance profile.
-func (b *builder) addServiceAccountRole(p v1alpha1.ServiceAccountPermissions, provider graph.Reference) {
+// addServiceAccountRole adds the IAM role of a service account with a permissions boundary, and no instance profile.
+func (b *builder) addServiceAccountRole(p v1alpha1.ServiceAccountPermissions, provider graph.Reference, boundary string) {
 	graphName := serviceAccountRoleAddress(p)
 	role := graph.Add(b.graph, graphName, awskind.IAMRole{
 		Name:        ServiceAccountRoleName(b.clusterName(), b.Region, p.Namespace, p.Name),
@@ -75,7 +80,7 @@ func (b *builder) addServiceAccountRole(p v1alpha1.ServiceAccountPermissions, pr
 		Description: "Pods of service account " + p.Namespace + "/" + p.Name + " of the Kubernetes cluster " + b.clusterName(),
 		TrustPolicy: serviceAccountTrust(b, p),
 
-		PermissionsBoundary: b.MachineStore.Boundary,
+		PermissionsBoundary: boundary,
 		ManagedPolicies:     p.AWS.PolicyARNs,
 		Tags:                b.resourceTags(awskind.IAMRole{}.Kind(), graphName, nil),
 	}, provider)

@@ -20,19 +20,28 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 		own = b.bootUserData(l)
 	}
 
-	more := l.group.Spec.AdditionalUserData
-	if len(more) == 0 {
+	text := withAdditionalUserData(l.group.Spec, own)
+	if len(l.group.Spec.AdditionalUserData) > 0 {
+		b.checkUserDataSize(l.group, sizeOf(text))
+	}
+
+	return text
+}
+
+// withAdditionalUserData combines Slipway's user data with that of the manifest.
+func withAdditionalUserData(spec v1alpha1.InstanceGroupSpec, own graph.Text) graph.Text {
+	if len(spec.AdditionalUserData) == 0 || spec.UserDataFormat == "Ignition" {
 		return own
 	}
 
-	text := own
-	if l.group.Spec.UserDataFormat != "Ignition" {
-		text = multipartMessage(own, more)
-	}
+	return multipartMessage(own, spec.AdditionalUserData)
+}
 
-	if size := sizeOf(text); size > maxEC2UserData {
+// checkUserDataSize reports user data that is too long for EC2.
+func (b *builder) checkUserDataSize(ig v1alpha1.InstanceGroup, size int) {
+	if size > maxEC2UserData {
 		b.findings.Errorf(
-			"instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData",
+			"instancegroup/"+ig.Metadata.Name+": spec.additionalUserData",
 			"",
 			"download the larger part from S3 instead",
 			"user data would have %d bytes, EC2 allows %d",
@@ -40,8 +49,6 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 			maxEC2UserData,
 		)
 	}
-
-	return text
 }
 
 // multipartMessage returns a MIME message of which cloud-init runs Slipway's part as the first script, so

@@ -257,8 +257,8 @@ func (r s3Reader) ReadIfChanged(ctx context.Context, url, etag string) ([]byte, 
 	return body, aws.ToString(out.ETag), nil
 }
 
-// maxRevisionsBytes limits the revisions of a role: some 4 KB a group.
-const maxRevisionsBytes = 8 << 20
+// maxRevisionsBytes limits the revisions of a role, some 4 KB a group, and the launches, at most 700 KB a group of Karpenter.
+const maxRevisionsBytes = 32 << 20
 
 func openConsole(path string) func() (io.WriteCloser, error) {
 	return func() (io.WriteCloser, error) { return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) }

@@ -81,7 +81,7 @@ func (l *launchLab) DescribeInstanceAttribute(_ context.Context, in *ec2.Describ
 // store stores a signed list with the launches of group nodes.
 func (l *launchLab) store(serial int64, launches ...node.Launch) {
 	l.t.Helper()
-	list, _ := node.NewLaunches(node.LaunchesInput{Cluster: "demo", FirstSerial: serial, Current: map[string]node.Launch{"nodes": {}}})
+	list, _ := node.NewLaunches(node.LaunchesInput{Cluster: "demo", FirstSerial: serial, Current: map[string]node.Pool{"nodes": {}}})
 	list.Groups["nodes"] = launches
 	l.sign(l.agent.bundle.CAs[pki.KubernetesCA], list)
 }
@@ -167,7 +167,7 @@ func TestListOfLaunchesIsSigned(t *testing.T) {
 
 	l.stored = []byte(`{"launches":"e30="}`)
 	l.check("a list without a signature", launched(), "verify the launches")
-	forged, _ := node.NewLaunches(node.LaunchesInput{Cluster: "demo", FirstSerial: 9, Current: map[string]node.Launch{"nodes": {UserData: l.userData, Image: "ami-1"}}})
+	forged, _ := node.NewLaunches(node.LaunchesInput{Cluster: "demo", FirstSerial: 9, Current: map[string]node.Pool{"nodes": {Launch: node.Launch{UserData: l.userData, Image: "ami-1"}}}})
 	l.sign(testAgent(t).bundle.CAs[pki.KubernetesCA], forged)
 	l.check("a list of another authority", launched(), "verify the launches")
 	forged.Cluster = "prod"

@@ -158,6 +158,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"API server", apiStopInterval, func(context.Context) error { return endAPIStop(a) }},
 		{"add-ons", addonInterval, newAddonTask(a, api).run},
 		{"add-on channels", addonInterval, newChannelTask(a, api).run},
+		{"Karpenter", addonInterval, newKarpenterTask(a, api).run},
 		{"repair", repairInterval, newRepairer(a, api).run},
 		{
 			"registration",

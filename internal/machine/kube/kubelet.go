@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // shutdownGracePeriod is how long the kubelet delays a shutdown of the machine, in the form of Kubernetes and of systemd.
@@ -130,6 +132,13 @@ func minorVersion(version string) (minor int, known bool) {
 	minor, err := strconv.Atoi(parts[1])
 
 	return minor, err == nil
+}
+
+// ReservedResources returns what the kubelet reserves on a machine of this size with these settings: kubeReserved and systemReserved.
+func ReservedResources(cpus, memoryMiB int, k v1alpha1.Kubelet) (kubelet, system map[string]string) {
+	c := Config{CPUs: cpus, MemoryMiB: memoryMiB}
+
+	return applyOverrides(reservedResources(c, 1), k.KubeReserved), applyOverrides(reservedResources(c, 2), k.SystemReserved)
 }
 
 // reservedResources returns a share of the memory (4 %, 256 MiB to 2 GiB) and of the CPU (2 %, at

@@ -109,6 +109,10 @@ type File struct {
 // IgnitionBinDir is the directory for binaries on systems with a read-only /usr, such as Flatcar.
 const IgnitionBinDir = "/opt/bin"
 
+// KarpenterTaint is the taint with which the kubelets of Karpenter's machines register. Karpenter removes it once it knows the
+// Node, so that no pod is there before.
+const KarpenterTaint = "karpenter.sh/unregistered:NoExecute"
+
 // The values of File.Form.
 const (
 	FormBinary  = "binary"
@@ -292,6 +296,10 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Sysctls:           maps.Clone(in.Group.Spec.Sysctls),
 		MetadataCgroups:   slices.Clone(in.Group.Spec.InstanceMetadata.AllowedCgroups),
 	}
+	if in.Group.Spec.UsesKarpenter() {
+		d.Taints = append(d.Taints, KarpenterTaint)
+	}
+
 	if in.Group.Spec.UserDataFormat == "Ignition" {
 		d.BinDirOverride = IgnitionBinDir
 	}

@@ -3,7 +3,10 @@
 package node
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,6 +44,10 @@ type Launches struct {
 	// Groups has the launches of each group by its name, the current one first. Machines of groups that are not there must
 	// have been launched by Auto Scaling.
 	Groups map[string][]Launch `json:"groups"`
+	// Pools has what Karpenter launches machines of each group with.
+	Pools map[string]Pool `json:"pools,omitempty"`
+	// Next has what it launches them with after the next rolling update, for groups where that differs.
+	Next map[string]Pool `json:"next,omitempty"`
 }
 
 // Launch is what a machine of a group may run.
@@ -49,6 +56,56 @@ type Launch struct {
 	UserData string `json:"userData"`
 	// Image is the id of the machine image.
 	Image string `json:"image"`
+}
+
+// Pool is what Karpenter is told about a group: the control plane writes an EC2NodeClass and a NodePool from it.
+type Pool struct {
+	// Launch is the user data and the image.
+	Launch Launch `json:"launch"`
+	// Profile is the name of the instance profile.
+	Profile string `json:"profile"`
+	// Subnets has the tags of each subnet, and SecurityGroups those of each security group.
+	Subnets        []map[string]string `json:"subnets"`
+	SecurityGroups []map[string]string `json:"securityGroups"`
+	// RootDevice is the device name of the root volume.
+	RootDevice string `json:"rootDevice"`
+	// RootVolume is the root volume. Its encryption key is an ARN or an alias.
+	RootVolume v1alpha1.RootVolume `json:"rootVolume"`
+	// HopLimit of the answers of the metadata service.
+	HopLimit int `json:"hopLimit"`
+	// Tags of what Karpenter creates.
+	Tags map[string]string `json:"tags"`
+	// Architecture is amd64 or arm64.
+	Architecture string `json:"architecture"`
+	// MachineTypes are the EC2 instance types.
+	MachineTypes []string `json:"machineTypes"`
+	// Spot is set if machines may be spot instances. Without capacity for them Karpenter launches on-demand ones.
+	Spot bool `json:"spot,omitempty"`
+	// NodeLabels and Taints of the Nodes, each taint as key=value:Effect.
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	Taints     []string          `json:"taints,omitempty"`
+	// Kubelet are the settings by which Karpenter computes how many pods fit on a machine.
+	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
+	// Limits can change without a rolling update.
+	Limits PoolLimits `json:"limits"`
+}
+
+// PoolLimits limit what Karpenter does in a group.
+type PoolLimits struct {
+	// Machines is the largest number of machines.
+	Machines int `json:"machines"`
+	// Disrupted is how many of them Karpenter may replace or end at once: a number or a percentage.
+	Disrupted string `json:"disrupted"`
+}
+
+// sameLaunch reports whether machines of two pools are the same: the limits do not count.
+func (p Pool) sameLaunch(other Pool) bool {
+	p.Limits = PoolLimits{}
+	other.Limits = PoolLimits{}
+	one, err := json.Marshal(p)
+	two, otherErr := json.Marshal(other)
+
+	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
 // FillUserData returns the user data of the launch in a cluster with these names of the API; false if the cluster lacks one.
@@ -77,15 +134,16 @@ type LaunchesInput struct {
 	Cluster string
 	// Former launches; zero if there are none or if they cannot be trusted.
 	Former Launches
-	// Current are the launches of the groups from now on, by group.
-	Current map[string]Launch
+	// Current is what Karpenter is to launch machines of each of its groups with from now on, by group.
+	Current map[string]Pool
 	// FirstSerial is the lowest serial of changed launches. A time in seconds is greater than any serial of launches that were
 	// lost.
 	FirstSerial int64
 }
 
 // NewLaunches returns the launches that make others current, and whether they differ from the former ones. Earlier launches of
-// a group stay, since running machines have them. Groups that are no longer there are left out.
+// a group stay, since running machines have them. A group keeps its pool until [Launches.Promote], so that an apply does not replace
+// machines. Groups that are no longer there are left out.
 func NewLaunches(in LaunchesInput) (out Launches, changed bool) {
 	out = Launches{
 		APIVersion: v1alpha1.APIVersion,
@@ -93,23 +151,90 @@ func NewLaunches(in LaunchesInput) (out Launches, changed bool) {
 		Cluster:    in.Cluster,
 		Serial:     max(in.Former.Serial+1, in.FirstSerial),
 		Groups:     map[string][]Launch{},
+		Pools:      map[string]Pool{},
+		Next:       map[string]Pool{},
 	}
-	changed = len(in.Current) != len(in.Former.Groups)
 	for group, current := range in.Current {
-		former := in.Former.Groups[group]
-		isCurrent := len(former) > 0 && former[0] == current
-		changed = changed || !isCurrent
+		pool, isKnown := in.Former.Pools[group]
 
-		earlier := slices.DeleteFunc(slices.Clone(former), func(l Launch) bool { return l == current })
-		all := append([]Launch{current}, earlier...)
-		out.Groups[group] = all[:min(len(all), maxLaunches)]
+		switch {
+		case !isKnown || pool.sameLaunch(current):
+			pool = current
+		default:
+			pool.Limits = current.Limits
+			out.Next[group] = current
+		}
+
+		out.Pools[group] = pool
+		out.Groups[group] = listLaunches(current.Launch, pool.Launch, in.Former.Groups[group])
 	}
 
-	if !changed {
+	if out.equal(in.Former) {
 		return in.Former, false
 	}
 
 	return out, true
+}
+
+// listLaunches returns the launches of a group: the current one, that of its pool, and the former ones.
+func listLaunches(current, pool Launch, former []Launch) []Launch {
+	out := []Launch{current}
+	for _, l := range append([]Launch{pool}, former...) {
+		if !slices.Contains(out, l) && len(out) < maxLaunches {
+			out = append(out, l)
+		}
+	}
+
+	return out
+}
+
+// equal reports whether two lists differ in their serials only.
+func (l Launches) equal(other Launches) bool {
+	l.Serial = other.Serial
+	one, err := json.Marshal(l)
+	two, otherErr := json.Marshal(other)
+
+	return err == nil && otherErr == nil && bytes.Equal(one, two)
+}
+
+// Promote returns the launches in which groups have their next pools, as a rolling update makes it, and the names of the groups that
+// have changed. firstSerial is as in [LaunchesInput].
+func (l Launches) Promote(groups []string, firstSerial int64) (Launches, []string) {
+	out := l
+	out.Pools = maps.Clone(l.Pools)
+	out.Next = maps.Clone(l.Next)
+	var changed []string
+
+	for _, group := range groups {
+		next, waits := l.Next[group]
+		if !waits {
+			continue
+		}
+
+		out.Pools[group] = next
+		delete(out.Next, group)
+		changed = append(changed, group)
+	}
+
+	if len(changed) > 0 {
+		out.Serial = max(l.Serial+1, firstSerial)
+	}
+
+	return out, changed
+}
+
+// Images returns the ids of all images in the list, sorted, each once.
+func (l Launches) Images() []string {
+	var out []string
+	for _, launches := range l.Groups {
+		for _, one := range launches {
+			out = append(out, one.Image)
+		}
+	}
+
+	slices.Sort(out)
+
+	return slices.Compact(out)
 }
 
 // signedLaunches is the form in which Launches are stored.

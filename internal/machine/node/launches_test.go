@@ -12,12 +12,51 @@ import (
 )
 
 func launchList(former node.Launches, userData ...string) node.Launches {
-	in := node.LaunchesInput{Cluster: "demo", Former: former, FirstSerial: 100, Current: map[string]node.Launch{}}
+	in := node.LaunchesInput{Cluster: "demo", Former: former, FirstSerial: 100, Current: map[string]node.Pool{}}
 	for i, text := range userData {
-		in.Current[fmt.Sprintf("nodes%d", i)] = node.Launch{UserData: text, Image: "ami-1"}
+		in.Current[fmt.Sprintf("nodes%d", i)] = pool(text)
 	}
 	out, _ := node.NewLaunches(in)
 	return out
+}
+
+func pool(userData string) node.Pool {
+	return node.Pool{Launch: node.Launch{UserData: userData, Image: "ami-1"}}
+}
+
+// TestPoolsWaitForARollingUpdate: what machines run changes with a rolling update only, and its limits at once. Machines with the
+// former, the current and the next launch may join all the time.
+func TestPoolsWaitForARollingUpdate(t *testing.T) {
+	first := launchList(node.Launches{}, "a", "b")
+	if first.Pools["nodes0"].Launch.UserData != "a" || len(first.Next) != 0 {
+		t.Fatalf("the first list is %+v", first)
+	}
+	changed := pool("c")
+	changed.Limits = node.PoolLimits{Machines: 7, Disrupted: "2"}
+	second, isChanged := node.NewLaunches(node.LaunchesInput{Cluster: "demo", Former: first, FirstSerial: 100, Current: map[string]node.Pool{"nodes0": changed, "nodes1": pool("b")}})
+	if p := second.Pools["nodes0"]; !isChanged || p.Launch.UserData != "a" || p.Limits.Machines != 7 || second.Next["nodes0"].Launch.UserData != "c" || len(second.Next) != 1 {
+		t.Fatalf("the second list is %+v", second)
+	}
+	if _, again := second.Promote([]string{"nodes1", "others"}, 100); len(again) != 0 {
+		t.Errorf("%v are promoted", again)
+	}
+	third, promoted := second.Promote([]string{"nodes0", "nodes1"}, 100)
+	if third.Pools["nodes0"].Launch.UserData != "c" || len(third.Next) != 0 || third.Serial != 102 || !slices.Equal(promoted, []string{"nodes0"}) {
+		t.Errorf("the third list is %+v after %v", third, promoted)
+	}
+	if second.Pools["nodes0"].Launch.UserData != "a" || len(second.Next) != 1 {
+		t.Error("the promotion has changed the former list")
+	}
+	if got := third.Groups["nodes0"]; len(got) != 2 || got[0].UserData != "c" || got[1].UserData != "a" {
+		t.Errorf("the launches are %+v", got)
+	}
+	back, _ := node.NewLaunches(node.LaunchesInput{Cluster: "demo", Former: second, FirstSerial: 100, Current: map[string]node.Pool{"nodes0": pool("a"), "nodes1": pool("b")}})
+	if len(back.Next) != 0 || back.Pools["nodes0"].Launch.UserData != "a" {
+		t.Errorf("a change that was taken back leaves %+v", back)
+	}
+	if got := third.Images(); !slices.Equal(got, []string{"ami-1"}) {
+		t.Errorf("the images are %v", got)
+	}
 }
 
 func TestLaunches(t *testing.T) {
@@ -25,8 +64,8 @@ func TestLaunches(t *testing.T) {
 	if first.Serial != 100 || len(first.Groups) != 2 {
 		t.Errorf("the first list is %+v", first)
 	}
-	if _, changed := node.NewLaunches(node.LaunchesInput{Cluster: "demo", Former: first, FirstSerial: 500, Current: map[string]node.Launch{
-		"nodes0": {UserData: "a", Image: "ami-1"}, "nodes1": {UserData: "b", Image: "ami-1"},
+	if _, changed := node.NewLaunches(node.LaunchesInput{Cluster: "demo", Former: first, FirstSerial: 500, Current: map[string]node.Pool{
+		"nodes0": pool("a"), "nodes1": pool("b"),
 	}}); changed {
 		t.Error("the same launches are a change")
 	}
@@ -41,7 +80,7 @@ func TestLaunches(t *testing.T) {
 	for i := range 50 {
 		third = launchList(third, strconv.Itoa(i))
 	}
-	if got := third.Groups["nodes0"]; len(got) != 30 || got[0].UserData != "49" || got[29].UserData != "20" {
+	if got := third.Groups["nodes0"]; len(got) != 30 || got[0].UserData != "49" || got[1].UserData != "a" || got[29].UserData != "21" {
 		t.Errorf("%d launches are kept", len(got))
 	}
 	if len(first.Groups["nodes0"]) != 1 {

@@ -61,15 +61,21 @@ func (s *leftoverSurvey) surveyLaunchTemplates(ctx context.Context) error {
 	return nil
 }
 
+// FindLaunchers returns the inline policies of roles that may launch fleets, as Karpenter's.
+func FindLaunchers(own []plan.ActualResource) []plan.ActualResource {
+	return slices.DeleteFunc(slices.Clone(own), func(a plan.ActualResource) bool {
+		policy, ok := a.Resource.(awskind.IAMRolePolicy)
+
+		return !ok || !strings.Contains(string(policy.Document), `"`+actionOfLaunchers+`"`)
+	})
+}
+
 // DisarmLaunchersFirst returns own in such an order that the inline policies of roles that may launch fleets, as Karpenter's, are
 // deleted before the Auto Scaling groups. Until then Karpenter runs, and would replace the machines that are deleted.
 func DisarmLaunchersFirst(own []plan.ActualResource) []plan.ActualResource {
 	var launchers []string
-	for _, a := range own {
-		policy, ok := a.Resource.(awskind.IAMRolePolicy)
-		if ok && strings.Contains(string(policy.Document), `"`+actionOfLaunchers+`"`) {
-			launchers = append(launchers, a.ID)
-		}
+	for _, a := range FindLaunchers(own) {
+		launchers = append(launchers, a.ID)
 	}
 
 	out := slices.Clone(own)
