@@ -20,6 +20,7 @@ import (
 // boundaryOptions are the flags of 'slipway iam boundary'.
 type boundaryOptions struct {
 	name, account, format string
+	karpenter             bool
 }
 
 func newBoundaryCommand(a *app) *cobra.Command {
@@ -32,6 +33,9 @@ func newBoundaryCommand(a *app) *cobra.Command {
 NAME, it is that of the machine store of the cluster; otherwise of the state store. Images can be pulled from the private registries in
 Amazon ECR of the account, and of those other accounts that the manifest of NAME names; without NAME, the manifests of all clusters. Such
 manifests must be signed by the authority of their cluster, whose key is opened for that. What others name is left out, with a warning.
+
+With --karpenter, it is the boundary of the roles of Karpenter, for clusters with a group with spec.manager Karpenter. A state store
+of an earlier version has none: create it with 'aws iam create-policy --path /slipway/'.
 
 The document keeps the statements that an administrator added to the boundary in AWS: those whose Sid is none of Slipway's. With
 --account, AWS is not read, and the document has Slipway's statements only.
@@ -48,6 +52,7 @@ The document keeps the statements that an administrator added to the boundary in
 
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.account, "account", "", "AWS account ID, 12 digits: do not read AWS")
+	cmd.Flags().BoolVar(&o.karpenter, "karpenter", false, "print the boundary of the roles of Karpenter")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -94,13 +99,21 @@ func printBoundary(ctx context.Context, a *app, args []string, o boundaryOptions
 		)
 	}
 
+	bucket := in.Stores[len(in.Stores)-1].Bucket
+	policy := iampolicy.BoundaryName(bucket)
+	if o.karpenter {
+		in.IsKarpenterBoundary = true
+		in.Boundary = in.KarpenterBoundary
+		policy = iampolicy.KarpenterBoundaryName(bucket)
+	}
+
 	found, err := findBoundary(ctx, cfg, in, o.account == "")
 	if err != nil {
 		return err
 	}
 
 	return printBoundaryDocument(a, o.format, boundaryDocument{
-		Name:       iampolicy.BoundaryName(in.Stores[len(in.Stores)-1].Bucket),
+		Name:       policy,
 		ARN:        in.Boundary,
 		State:      found.State,
 		Outdated:   found.Outdated,

@@ -24,7 +24,8 @@ failure or a kill.
 Nodes are not drained: move their pods away first with 'kubectl drain'. The control plane cannot be deleted, nor a group that
 the rest of the manifests needs.
 
-In a cluster that CloudFormation created, only the manifest is deleted: a stack changes as a whole, so the next 'slipway apply'
+Of a group with spec.manager Karpenter only the manifest is deleted: after the next 'slipway apply' Karpenter drains its
+machines and ends them. In a cluster that CloudFormation created, only the manifest is deleted: a stack changes as a whole, so the next 'slipway apply'
 deletes the machines.` + exitStatusHelp(),
 		Example: "  slipway delete group gpu --name demo\n  slipway delete group gpu --name demo --yes",
 		Args:    requireOneArgument("GROUP"),
@@ -58,7 +59,13 @@ func (a *app) runDeleteGroup(ctx context.Context, req destroy.GroupRequest, o cl
 		return err
 	}
 
-	if result.ByStack {
+	if result.ByKarpenter {
+		a.printMessage(
+			"the manifest of group %s was deleted; have Karpenter drain and end its machines with: slipway apply %s",
+			req.Group,
+			req.Cluster,
+		)
+	} else if result.ByStack {
 		a.printMessage(
 			"the manifest of group %s was deleted; delete its machines with: slipway apply %s",
 			req.Group,

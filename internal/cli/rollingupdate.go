@@ -40,6 +40,9 @@ A document that running machines could not apply stops the update before it begi
 the cause was temporary. What has begun is marked on the nodes: a rerun continues after an interruption, also by somebody else. An interrupt (Ctrl-C) stops after the machines that are being drained, a second one
 at once. Bastions are not replaced.
 
+Machines of groups with spec.manager Karpenter are replaced by Karpenter, after all others and within maxUnavailable: the command
+has the control plane tell Karpenter what the last apply wanted, and does not wait. --force and --rollback are not about them.
+
 With -o json, stdout has one JSON object for each event, on a line of its own, and no plan.`
 
 // rollingUpdateOptions are the flags that are not part of the request.

@@ -72,7 +72,8 @@ func newKarpenterLab(t *testing.T) karpenterLab {
 	k := karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
 	k.worker = k.machineOf("worker")
 	k.id = k.clusterID()
-	k.must(caller{}, 0, "create", "-f", k.temporaryFile("burst.yaml", karpenterManifest), "--yes")
+	manifests := k.must(caller{}, 0, "get", "all", "demo", "-o", "yaml") + "---\n" + karpenterManifest
+	k.must(caller{}, 0, "replace", "-f", k.temporaryFile("demo.yaml", manifests), "--yes")
 	k.must(caller{}, 0, "apply", "demo", "--yes")
 
 	return k

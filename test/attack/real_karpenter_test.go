@@ -3,9 +3,10 @@
 package attack_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,45 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
+	"github.com/slipway-k8s/slipway/internal/machine/agent"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 )
-
-// nodeClassOfTest is the EC2NodeClass of a worker group, as docs/design/0028-karpenter.md plans it.
-const nodeClassOfTest = `
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata: {name: workers}
-spec:
-  amiFamily: Custom
-  amiSelectorTerms: [{id: IMAGE}]
-  subnetSelectorTerms: [{id: SUBNET}]
-  securityGroupSelectorTerms: [{id: GROUP}]
-  instanceProfile: PROFILE
-  metadataOptions: {httpEndpoint: enabled, httpProtocolIPv6: disabled, httpPutResponseHopLimit: 1, httpTokens: required}
-  userData: "#!/bin/sh"
-  tags: {slipway.dev/cluster: demo, slipway.dev/id: CLUSTER_ID, slipway.dev/role: worker, slipway.dev/group: workers}
-`
-
-// nodePoolOfTest is the NodePool of the same group.
-const nodePoolOfTest = `
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: workers}
-spec:
-  template:
-    metadata: {labels: {slipway.dev/group: workers}}
-    spec:
-      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: workers}
-      requirements:
-      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
-      - {key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}
-      - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge]}
-  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 1s}
-`
 
 // realKarpenter is a kube-apiserver with the real Karpenter next to it.
 type realKarpenter struct {
@@ -97,12 +68,32 @@ func startKarpenter(t *testing.T) realKarpenter {
 	return r
 }
 
-// create creates an object of Karpenter.
-func (r *realKarpenter) create(group, plural, text string) {
+// createObjects creates the objects that the control plane writes from the signed list of launches in the machine store.
+func (r *realKarpenter) createObjects() {
 	r.Helper()
-	object := &unstructured.Unstructured{}
-	r.check(yaml.Unmarshal([]byte(text), &object.Object))
-	_, err := r.objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}).Create(r.Context(), object, metav1.CreateOptions{})
+	cfg := r.lab.config(caller{})
+	s, _, err := store.Open(r.Context(), stateURL, store.Options{AWS: func(context.Context) (sdk.Config, error) { return cfg, nil }})
+	r.check(err)
+	public, err := pki.LoadPublicBundle(r.Context(), s, "demo")
+	r.check(err)
+	stored, err := s.Get(r.Context(), node.LaunchesKey("demo"))
+	r.check(err)
+	launches, err := node.VerifyLaunches(stored.Body, public.CAs[pki.KubernetesCA], "demo")
+	r.check(err)
+	class, pool, err := agent.BuildKarpenterObjects(karpenterGroup, launches.Pools[karpenterGroup], node.APIEndpoints{Internal: "internal.example", Public: "public.example"})
+	r.check(err)
+	r.create("karpenter.k8s.aws", "ec2nodeclasses", class)
+	r.create("karpenter.sh", "nodepools", pool)
+}
+
+// create creates an object of Karpenter.
+func (r *realKarpenter) create(group, plural string, object map[string]any) {
+	r.Helper()
+	text, err := json.Marshal(object)
+	r.check(err)
+	made := &unstructured.Unstructured{}
+	r.check(made.UnmarshalJSON(text))
+	_, err = r.objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}).Create(r.Context(), made, metav1.CreateOptions{})
 	r.check(err)
 }
 
@@ -126,7 +117,7 @@ func (r *realKarpenter) createPod(name string) {
 func (r *realKarpenter) machines() []ec2types.Instance {
 	r.Helper()
 	out, err := r.ec2.DescribeInstances(r.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-		{Name: sdk.String("tag:karpenter.sh/nodepool"), Values: []string{"workers"}},
+		{Name: sdk.String("tag:karpenter.sh/nodepool"), Values: []string{karpenterGroup}},
 		{Name: sdk.String("instance-state-name"), Values: []string{"pending", "running"}},
 	}})
 	r.check(err)
@@ -170,7 +161,7 @@ func (r *realKarpenter) register(m ec2types.Instance) {
 	r.Helper()
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: *m.PrivateDnsName, Labels: map[string]string{
-			"slipway.dev/group": "workers", "kubernetes.io/hostname": *m.PrivateDnsName, "node.kubernetes.io/instance-type": string(m.InstanceType),
+			"slipway.dev/group": karpenterGroup, "kubernetes.io/hostname": *m.PrivateDnsName, "node.kubernetes.io/instance-type": string(m.InstanceType),
 		}},
 		Spec: corev1.NodeSpec{
 			ProviderID: "aws:///" + *m.Placement.AvailabilityZone + "/" + *m.InstanceId,
@@ -203,7 +194,7 @@ func (r *realKarpenter) register(m ec2types.Instance) {
 	})
 }
 
-// TestRealKarpenter: the unmodified program, with the channel of examples/addons, launches a machine for a pod that fits nowhere,
+// TestRealKarpenter: the unmodified program, with the channel of examples/addons and the product's own objects, role and boundary, launches a machine for a pod that fits nowhere,
 // on spot if there is capacity and else on-demand, and ends the machine when it is empty. What it does is no drift, and it has
 // the rights that it needs and no others. No attack: the real program, with its limits.
 func TestRealKarpenter(t *testing.T) {
@@ -211,12 +202,7 @@ func TestRealKarpenter(t *testing.T) {
 		t.Skip("SKIPPED: -short")
 	}
 	r := startKarpenter(t)
-	names := strings.NewReplacer(
-		"IMAGE", *r.worker.ImageId, "SUBNET", *r.worker.SubnetId, "GROUP", *r.worker.SecurityGroups[0].GroupId,
-		"PROFILE", *profile(r.worker), "CLUSTER_ID", r.clusterID(),
-	)
-	r.create("karpenter.k8s.aws", "ec2nodeclasses", names.Replace(nodeClassOfTest))
-	r.create("karpenter.sh", "nodepools", nodePoolOfTest)
+	r.createObjects()
 
 	r.createPod("one")
 	m := r.awaitMachine("a machine for the pod")

@@ -28,9 +28,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier/dynamicclient"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // Options are how a cluster is changed.

@@ -37,6 +37,9 @@ type GroupResult struct {
 	// ByStack is set if CloudFormation created the cluster: only the manifest was deleted, and the next apply
 	// deletes the group's resources.
 	ByStack bool
+	// ByKarpenter is set if Karpenter starts the group's machines: only the manifest was deleted. After the next apply the control
+	// plane deletes its NodePool, and Karpenter drains and ends its machines.
+	ByKarpenter bool
 }
 
 // RunGroup shows and deletes one instance group under the cluster's lock: its resources in AWS, then its
@@ -115,8 +118,10 @@ type groupDeletion struct {
 	session *cluster.Session
 	review  cluster.Review
 	byStack bool
-	state   store.Store // guarded by the lock
-	signed  clusterstate.Signed
+	// byKarpenter is set if Karpenter starts the group's machines.
+	byKarpenter bool
+	state       store.Store // guarded by the lock
+	signed      clusterstate.Signed
 }
 
 // plan finds what exists of the group. It changes nothing.
@@ -127,7 +132,8 @@ func (d *groupDeletion) plan(ctx context.Context, s store.Store) error {
 		Group:   d.request.Group,
 		Destroy: true,
 	}
-	_, inState := d.set.Group(d.request.Group)
+	group, inState := d.set.Group(d.request.Group)
+	d.byKarpenter = group.Spec.UsesKarpenter()
 	if inState {
 		keys := []string{manifest.GroupKey(d.request.Cluster, d.request.Group)}
 		d.review.Deletion.Objects = []cluster.ObjectSet{{Store: s, Keys: keys}}
@@ -188,7 +194,7 @@ func (d *groupDeletion) noteMachines(ctx context.Context) error {
 		}
 	}
 
-	if len(running) > 0 {
+	if len(running) > 0 && !d.byKarpenter {
 		d.session.Env.Notifyf(
 			"machines that are terminated, without draining their nodes: %s",
 			strings.Join(running, ", "),
@@ -227,7 +233,7 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 		return GroupResult{}, err
 	}
 
-	return GroupResult{Deleted: true, ByStack: d.byStack}, nil
+	return GroupResult{Deleted: true, ByStack: d.byStack, ByKarpenter: d.byKarpenter}, nil
 }
 
 // deleteObjects deletes the manifest of the group, if it has one.

@@ -66,7 +66,12 @@ func BuildBoundary(in iampolicy.Input) (Boundary, error) {
 }
 
 func buildBoundaryDocument(in iampolicy.Input) (BoundaryDocument, error) {
-	text, err := json.Marshal(iampolicy.BuildBoundary(in, in.Stores[len(in.Stores)-1]))
+	policy := iampolicy.BuildBoundary(in, in.Stores[len(in.Stores)-1])
+	if in.IsKarpenterBoundary {
+		policy = iampolicy.BuildKarpenterBoundary(in)
+	}
+
+	text, err := json.Marshal(policy)
 	if err != nil {
 		return BoundaryDocument{}, fmt.Errorf("encode the permissions boundary: %w", err)
 	}

@@ -67,6 +67,7 @@ type updater struct {
 	balancers  balancerMemory
 	// documents returns to the node documents of a rollback; nil: not.
 	documents documentPublisher
+	pools     pools // of Karpenter; nil without any
 	// save records how far the update has come; nil: nowhere.
 	save func(ctx context.Context, replaced int, remark string) error
 

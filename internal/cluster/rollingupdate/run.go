@@ -258,6 +258,7 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		turn:     controlPlaneTurn{client: client, now: clock.now},
 
 		documents: sessionDocuments{awsMachines: machines, session: session},
+		pools:     newPools(session, from.set, req),
 	}, nil
 }
 
@@ -308,7 +309,13 @@ func (u *updater) showAndRun(
 	}
 
 	u.tellVersions(first, options, len(planned))
-	if len(planned) == 0 && !u.changesVersions(first, options) {
+	pools, err := u.findWaitingPools(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+
+	hasMachines := len(planned) > 0 || u.changesVersions(first, options)
+	if !hasMachines && len(pools) == 0 {
 		return Result{UpToDate: true}, nil
 	}
 
@@ -331,7 +338,15 @@ func (u *updater) showAndRun(
 
 	start := u.now()
 	u.report.begin(start, len(planned))
-	err = underLock(ctx, func(work context.Context) error { return u.runLocked(work, ctx.Done(), first, options) })
+	err = underLock(ctx, func(work context.Context) error {
+		if hasMachines {
+			if err := u.runLocked(work, ctx.Done(), first, options); err != nil {
+				return err
+			}
+		}
+
+		return u.promotePools(work, pools)
+	})
 	replaced, _ := u.report.counts()
 
 	return Result{Replaced: replaced, Took: u.now().Sub(start)}, err

@@ -29,7 +29,7 @@ type Deleter struct {
 	retained []plan.Step
 	// launchers are the policies with which Karpenter launches machines.
 	launchers []plan.ActualResource
-	blockers []cleanup.Blocker
+	blockers  []cleanup.Blocker
 }
 
 // HasStack reports whether CloudFormation created a cluster: as its state records; if the state is lost

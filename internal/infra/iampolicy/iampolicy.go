@@ -96,6 +96,8 @@ type Input struct {
 	Boundary string
 	// KarpenterRole is the name of the role of Karpenter. Empty: the cluster has no groups of Karpenter.
 	KarpenterRole string
+	// IsKarpenterBoundary is true if the boundary to build is that of Karpenter's roles, for package permissions only.
+	IsKarpenterBoundary bool
 	// KarpenterBoundary is the ARN of the permissions boundary that it must have; see [KarpenterBoundaryARN].
 	KarpenterBoundary string
 	// KeyARN is the ARN of the cluster's KMS key, for [BuildDeletionPolicy] only.

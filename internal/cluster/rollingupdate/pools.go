@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// pools are the groups whose machines Karpenter launches and replaces. An update only says with what: Karpenter then calls machines
+// with anything else drifted, and replaces them within the disruption budgets of the group's NodePool.
+type pools interface {
+	// Waiting returns the groups whose machines are launched otherwise after an update.
+	Waiting(ctx context.Context) ([]string, error)
+	// Promote lets Karpenter launch the machines of groups as the last apply wanted it.
+	Promote(ctx context.Context, groups []string) ([]string, error)
+}
+
+// sessionPools are the pools of a cluster.
+type sessionPools struct {
+	session *cluster.Session
+	groups  []string
+}
+
+// newPools returns the pools that a request is about; nil without any. A rollback and a forced update are not about them: nothing
+// is known of the machines that Karpenter had launched before, and it ends machines by itself.
+func newPools(session *cluster.Session, set manifest.Set, req Request) pools {
+	var groups []string
+	for _, g := range manifest.KarpenterGroups(set.Groups) {
+		if len(req.Groups) == 0 || slices.Contains(req.Groups, g.Metadata.Name) {
+			groups = append(groups, g.Metadata.Name)
+		}
+	}
+
+	if len(groups) == 0 || req.Rollback {
+		return nil
+	}
+
+	return sessionPools{session: session, groups: groups}
+}
+
+// Waiting implements pools.
+func (p sessionPools) Waiting(ctx context.Context) ([]string, error) {
+	d, err := cluster.Load(ctx, p.session.Env, p.session.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	return p.session.FindWaitingLaunches(ctx, d, p.groups)
+}
+
+// Promote implements pools.
+func (p sessionPools) Promote(ctx context.Context, groups []string) ([]string, error) {
+	d, err := cluster.Load(ctx, p.session.Env, p.session.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	return p.session.PromoteLaunches(ctx, d, groups)
+}
+
+// findWaitingPools returns the groups of Karpenter that the update changes, and tells about them.
+func (u *updater) findWaitingPools(ctx context.Context) ([]string, error) {
+	if u.pools == nil {
+		return nil, nil
+	}
+
+	waiting, err := u.pools.Waiting(ctx)
+	if len(waiting) > 0 {
+		u.notify("Karpenter will replace the machines of %s, within the disruption budgets of their NodePools", strings.Join(waiting, ", "))
+	}
+
+	return waiting, err
+}
+
+// promotePools lets Karpenter replace the machines of groups. It does not wait for that.
+func (u *updater) promotePools(ctx context.Context, groups []string) error {
+	if len(groups) == 0 {
+		return nil
+	}
+
+	changed, err := u.pools.Promote(ctx, groups)
+	if err != nil {
+		return err
+	}
+
+	if len(changed) > 0 {
+		u.notify("Karpenter replaces the machines of %s from now on; watch it with: kubectl get nodeclaims", strings.Join(changed, ", "))
+	}
+
+	return nil
+}
