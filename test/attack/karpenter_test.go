@@ -172,7 +172,7 @@ func TestKarpenterIsLimited(t *testing.T) {
 
 	vpcs, err := k.ec2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{Filters: []ec2types.Filter{{Name: sdk.String("default-for-az"), Values: []string{"true"}}}})
 	k.check(err)
-	templates, err := k.ec2.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{Filters: []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{"demo"}}}})
+	templates, err := k.ec2.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{Filters: []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/address"), Values: []string{"*"}}}})
 	k.check(err)
 	foreign := templates.LaunchTemplates[0].LaunchTemplateId
 	images, err := k.ec2.DescribeImages(t.Context(), &ec2.DescribeImagesInput{Filters: []ec2types.Filter{{Name: sdk.String("architecture"), Values: []string{"x86_64"}}}})
@@ -207,7 +207,7 @@ func TestKarpenterIsLimited(t *testing.T) {
 		"launch a machine of the control plane": func(l *launchOfKarpenter) {
 			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/role", "control-plane")
 		},
-		"launch a machine of a group that is not Karpenter's": func(l *launchOfKarpenter) {
+		"launch a machine of another group": func(l *launchOfKarpenter) {
 			l.fleet.TagSpecifications[0] = k.ofNodePool("instance", "slipway.dev/group", "nodes")
 		},
 		"launch a machine of another cluster": func(l *launchOfKarpenter) {
