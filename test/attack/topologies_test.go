@@ -81,8 +81,8 @@ func TestTopologiesWithLeastRights(t *testing.T) {
 	}
 
 	for _, action := range declaredActions(t, "../../internal/cluster/rollingupdate", "../../internal/machine/agent") {
-		// Only machines of a CloudFormation stack signal. An agent reads the user data of machines that no Auto Scaling group has launched,
-		// which no cluster has yet, and no role may (docs/design/0028-karpenter.md).
+		// Only machines of a CloudFormation stack signal. An agent reads the user data of machines that Karpenter has launched, which no
+		// topology has: go test ./internal/machine/agent -run Launch.
 		untried := []string{"cloudformation:SignalResource", "ec2:DescribeInstanceAttribute"}
 		if !tried[action] && !slices.Contains(untried, action) {
 			t.Errorf("a rolling update or an agent calls %s, which no topology has tried", action)
