@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -61,6 +62,30 @@ func (p sessionPools) Promote(ctx context.Context, groups []string) ([]string, e
 	}
 
 	return p.session.PromoteLaunches(ctx, d, groups)
+}
+
+// update is what an update changes.
+type update struct {
+	first   rollout.Observation
+	options rollout.Options
+	// hasMachines is set if machines of Auto Scaling groups are replaced, or get another version.
+	hasMachines bool
+	// pools are the groups whose machines Karpenter replaces.
+	pools []string
+}
+
+// isEmpty reports whether there is nothing to do.
+func (p update) isEmpty() bool { return !p.hasMachines && len(p.pools) == 0 }
+
+// runAll replaces machines, and then has Karpenter replace its own. stop ends the former before the latter begin.
+func (u *updater) runAll(ctx context.Context, stop <-chan struct{}, p update) error {
+	if p.hasMachines {
+		if err := u.runLocked(ctx, stop, p.first, p.options); err != nil {
+			return err
+		}
+	}
+
+	return u.promotePools(ctx, p.pools)
 }
 
 // findWaitingPools returns the groups of Karpenter that the update changes, and tells about them.

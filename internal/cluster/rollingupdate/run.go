@@ -314,8 +314,9 @@ func (u *updater) showAndRun(
 		return Result{}, err
 	}
 
-	hasMachines := len(planned) > 0 || u.changesVersions(first, options)
-	if !hasMachines && len(pools) == 0 {
+	next := update{first: first, options: options, pools: pools}
+	next.hasMachines = len(planned) > 0 || u.changesVersions(first, options)
+	if next.isEmpty() {
 		return Result{UpToDate: true}, nil
 	}
 
@@ -338,15 +339,7 @@ func (u *updater) showAndRun(
 
 	start := u.now()
 	u.report.begin(start, len(planned))
-	err = underLock(ctx, func(work context.Context) error {
-		if hasMachines {
-			if err := u.runLocked(work, ctx.Done(), first, options); err != nil {
-				return err
-			}
-		}
-
-		return u.promotePools(work, pools)
-	})
+	err = underLock(ctx, func(work context.Context) error { return u.runAll(work, ctx.Done(), next) })
 	replaced, _ := u.report.counts()
 
 	return Result{Replaced: replaced, Took: u.now().Sub(start)}, err
