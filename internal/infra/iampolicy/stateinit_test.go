@@ -28,7 +28,7 @@ func TestStateInitAliasOfDottedBucket(t *testing.T) {
 func TestBoundarySize(t *testing.T) {
 	const (
 		own     = 3600
-		reserve = 50
+		reserve = 30
 	)
 	in := iampolicy.Input{Partition: "aws-us-gov", Account: "123456789012"}
 	bucket := "a-bucket-with-the-longest-name-that-s3-allows-which-is-63-chars"
