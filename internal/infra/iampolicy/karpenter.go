@@ -93,7 +93,11 @@ func BuildKarpenterBoundary(in Input) Policy {
 
 	return Policy{
 		Version:   policyVersion,
-		Statement: append(k.statements(), k.encryptStatement([]string{s.regionalARN("kms", "key/*")})),
+		Statement: slices.Concat(
+			k.statements(),
+			[]Statement{k.encryptStatement([]string{s.regionalARN("kms", "key/*")})},
+			s.boundaryOfTags(),
+		),
 	}
 }
 
