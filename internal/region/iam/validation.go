@@ -3,7 +3,6 @@
 package iam
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -268,19 +268,6 @@ func paginateIndexes(n int, marker *string, items *int64) (indexPage, error) {
 
 // paginateKeys returns the page of sorted keys after marker, which is the marker of the page before.
 func paginateKeys(keys []string, marker *string, items *int64) (keyPage, error) {
-	from := 0
-	if marker != nil {
-		last, err := base64.RawURLEncoding.DecodeString(*marker)
-		if err != nil {
-			return keyPage{}, newValidationError("Invalid Marker.")
-		}
-
-		index, found := slices.BinarySearch(keys, string(last))
-		if from = index; found {
-			from++
-		}
-	}
-
 	count := defaultPageSize
 	if items != nil {
 		if *items > maxPageSize {
@@ -295,16 +282,10 @@ func paginateKeys(keys []string, marker *string, items *int64) (keyPage, error) 
 		count = int(*items)
 	}
 
-	rest := keys[from:]
-	if len(rest) <= count {
-		return keyPage{keys: rest, isTruncated: new(false)}, nil
+	page, next, err := sdkshape.Paginate(keys, int64(count), marker, newValidationError("Invalid Marker."))
+	if err != nil {
+		return keyPage{}, err
 	}
 
-	cut := rest[:count]
-
-	return keyPage{
-		keys:        cut,
-		isTruncated: new(true),
-		marker:      new(base64.RawURLEncoding.EncodeToString([]byte(cut[count-1]))),
-	}, nil
+	return keyPage{keys: page, isTruncated: new(next != nil), marker: next}, nil
 }

@@ -35,7 +35,12 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		}
 	}
 
-	names, next := paginateNames(all, in.Marker, in.Limit, pageSizes{usual: 50, most: 100})
+	page := listPage{marker: in.Marker, limit: in.Limit, sizes: pageSizes{usual: 50, most: 100}}
+	names, next, err := page.selectNames(all)
+	if err != nil {
+		return nil, err
+	}
+
 	out := &kms.ListAliasesOutput{
 		Aliases:    []*kms.AliasListEntry{},
 		NextMarker: next,

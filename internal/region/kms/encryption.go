@@ -356,7 +356,12 @@ func (s *Service) listGrants(
 			byID[g.ID] = g
 		}
 
-		ids, next := paginateNames(slices.Sorted(maps.Keys(byID)), in.Marker, in.Limit, pageSizes{usual: 50, most: 100})
+		page := listPage{marker: in.Marker, limit: in.Limit, sizes: pageSizes{usual: 50, most: 100}}
+		ids, next, err := page.selectNames(slices.Sorted(maps.Keys(byID)))
+		if err != nil {
+			return err
+		}
+
 		out = &kms.ListGrantsResponse{
 			Grants:     []*kms.GrantListEntry{},
 			NextMarker: next,

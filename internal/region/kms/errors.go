@@ -18,6 +18,7 @@ const (
 	invalidCiphertext    errorCode = "InvalidCiphertextException"
 	invalidKeyState      errorCode = "KMSInvalidStateException"
 	invalidKeyUsage      errorCode = "InvalidKeyUsageException"
+	invalidMarker        errorCode = "InvalidMarkerException"
 	invalidTag           errorCode = "TagException"
 	keyDisabled          errorCode = "DisabledException"
 	limitExceeded        errorCode = "LimitExceededException"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go/service/kms"
 
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -170,26 +171,24 @@ func (s *Service) describeKey(
 // pageSizes are the numbers of entries of a page: usual if the request does not name one, and most.
 type pageSizes struct{ usual, most int }
 
-// paginateNames returns the page of sorted names after marker, and the marker of the next page.
-func paginateNames(names []string, marker *string, limit *int64, sizes pageSizes) (out []string, next *string) {
-	most := sizes.usual
-	if limit != nil {
-		most = min(sizes.most, int(*limit))
+// listPage is the page of a list that a request asks for.
+type listPage struct {
+	marker *string // of the page before; nil for the first page
+	limit  *int64  // number of entries; nil for the usual number
+	sizes  pageSizes
+}
+
+// selectNames returns the page of sorted names, and the marker of the next page.
+func (p listPage) selectNames(names []string) (out []string, next *string, err error) {
+	most := p.sizes.usual
+	if p.limit != nil {
+		most = min(p.sizes.most, int(*p.limit))
 	}
 
-	for _, n := range names {
-		if n <= stringValue(marker) {
-			continue
-		}
-
-		if len(out) == most {
-			return out, &out[len(out)-1]
-		}
-
-		out = append(out, n)
-	}
-
-	return out, nil
+	return sdkshape.Paginate(names, int64(most), p.marker, newErrorf(
+		invalidMarker,
+		"The marker that specifies where pagination should next begin is not valid.",
+	))
 }
 
 func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.ListKeysOutput, error) {
@@ -197,7 +196,12 @@ func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.Lis
 		return nil, err
 	}
 
-	ids, next := paginateNames(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, pageSizes{usual: 100, most: 1000})
+	page := listPage{marker: in.Marker, limit: in.Limit, sizes: pageSizes{usual: 100, most: 1000}}
+	ids, next, err := page.selectNames(slices.Sorted(maps.Keys(s.st.Keys)))
+	if err != nil {
+		return nil, err
+	}
+
 	out := &kms.ListKeysOutput{Keys: []*kms.KeyListEntry{}, NextMarker: next, Truncated: new(next != nil)}
 
 	for _, id := range ids {
@@ -262,12 +266,11 @@ func (s *Service) listResourceTags(
 	in *kms.ListResourceTagsInput,
 ) (out *kms.ListResourceTagsOutput, err error) {
 	err = s.withKey(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
-		names, next := paginateNames(
-			slices.Sorted(maps.Keys(k.Tags)),
-			in.Marker,
-			in.Limit,
-			pageSizes{usual: 50, most: 50},
-		)
+		page := listPage{marker: in.Marker, limit: in.Limit, sizes: pageSizes{usual: 50, most: 50}}
+		names, next, err := page.selectNames(slices.Sorted(maps.Keys(k.Tags)))
+		if err != nil {
+			return err
+		}
 
 		tags := maps.Clone(k.Tags)
 		maps.DeleteFunc(tags, func(name, _ string) bool { return !slices.Contains(names, name) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -74,7 +75,7 @@ func (s *Service) listBuckets(ctx context.Context, in *listBucketsInput) (*listB
 			}
 
 			if len(out.Buckets) == page.limit {
-				out.ContinuationToken = new(encodeToken(*out.Buckets[page.limit-1].Name))
+				out.ContinuationToken = new(sdkshape.EncodeToken(*out.Buckets[page.limit-1].Name))
 				break
 			}
 
@@ -123,7 +124,7 @@ func newBucketPage(in *listBucketsInput) (listPage, error) {
 	}
 
 	if token := stringValue(in.ContinuationToken); token != "" {
-		last, ok := decodeToken(token)
+		last, ok := sdkshape.DecodeToken(token)
 		if !ok || len(token) > maxTokenBytes {
 			return p, newTokenError(token)
 		}

@@ -4,8 +4,6 @@ package s3
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"maps"
 	"math"
 	"net/url"
@@ -14,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // maxListedKeys is S3's limit of the entries on one page of a list.
@@ -94,7 +94,7 @@ func addListedObjects(out *listObjectsV2Output, b *bucket, page listPage) {
 	if more {
 		last := entries[len(entries)-1].key
 		out.IsTruncated = new(true)
-		out.NextContinuationToken = new(encodeToken(last))
+		out.NextContinuationToken = new(sdkshape.EncodeToken(last))
 	}
 }
 
@@ -145,7 +145,7 @@ func newListPage(in *s3.ListObjectsV2Input) (listPage, error) {
 	}
 
 	if in.ContinuationToken != nil {
-		last, ok := decodeToken(*in.ContinuationToken)
+		last, ok := sdkshape.DecodeToken(*in.ContinuationToken)
 		if !ok {
 			return p, newTokenError(*in.ContinuationToken)
 		}
@@ -171,28 +171,6 @@ func pageLimit(name string, asked *int64) (int, error) {
 	}
 
 	return min(maxListedKeys, int(*asked)), nil
-}
-
-// tokenSumBytes is the length of the checksum in a continuation token.
-const tokenSumBytes = 6
-
-// encodeToken returns the continuation token of a list that continues after a key. It has a checksum, so that a
-// token that the region did not make is an error and not another page.
-func encodeToken(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(append(sum[:tokenSumBytes], key...))
-}
-
-// decodeToken returns the key of a continuation token. ok is false if [encodeToken] did not make it.
-func decodeToken(token string) (key string, ok bool) {
-	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(b) <= tokenSumBytes {
-		return "", false
-	}
-
-	key = string(b[tokenSumBytes:])
-
-	return key, encodeToken(key) == token
 }
 
 // listPage is the part of a list of keys that a request asks for.

@@ -6,6 +6,7 @@
 package sdkshape
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -51,17 +52,39 @@ func RandomHex(r io.Reader, n int) string {
 	return hex.EncodeToString(b)[:n]
 }
 
+// tokenSumBytes is the length of the checksum in a token.
+const tokenSumBytes = 6
+
+// EncodeToken returns the token of a page that begins after the entry with a key. It has a checksum, so that a token that the
+// region did not make is an error, as in AWS, and not an empty page.
+func EncodeToken(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(append(sum[:tokenSumBytes], key...))
+}
+
+// DecodeToken returns the key in a token. ok is false if [EncodeToken] did not make it.
+func DecodeToken(token string) (key string, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) <= tokenSumBytes {
+		return "", false
+	}
+
+	key = string(b[tokenSumBytes:])
+
+	return key, EncodeToken(key) == token
+}
+
 // Paginate returns a page of a sorted list of keys and the token of the next page; bad is the error for an
 // invalid token. The token is the last key of the page, so that keys that are added or removed meanwhile do
 // not shift the pages.
 func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *string, error) {
 	if tok := String(next); tok != "" {
-		last, err := base64.RawURLEncoding.DecodeString(tok)
-		if err != nil {
+		last, ok := DecodeToken(tok)
+		if !ok {
 			return nil, nil, bad
 		}
 
-		at, found := slices.BinarySearch(keys, string(last))
+		at, found := slices.BinarySearch(keys, last)
 		if found {
 			at++
 		}
@@ -73,7 +96,7 @@ func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *s
 		return keys, nil, nil
 	}
 
-	return keys[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))), nil
+	return keys[:limit], new(EncodeToken(keys[limit-1])), nil
 }
 
 // PaginateList is [Paginate] for a list in another order than that of its keys. The token is the key of the last entry of the page, which
@@ -86,12 +109,12 @@ func PaginateList[T any](
 	bad error,
 ) ([]T, *string, error) {
 	if tok := String(next); tok != "" {
-		last, err := base64.RawURLEncoding.DecodeString(tok)
-		if err != nil {
+		last, ok := DecodeToken(tok)
+		if !ok {
 			return nil, nil, bad
 		}
 
-		at := slices.IndexFunc(list, func(v T) bool { return key(v) == string(last) })
+		at := slices.IndexFunc(list, func(v T) bool { return key(v) == last })
 		if at < 0 {
 			return nil, nil, bad
 		}
@@ -103,7 +126,7 @@ func PaginateList[T any](
 		return list, nil, nil
 	}
 
-	return list[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(key(list[limit-1])))), nil
+	return list[:limit], new(EncodeToken(key(list[limit-1]))), nil
 }
 
 // ShapeToMap converts a shape to a map without null members. The keys are the names of the Go fields.
