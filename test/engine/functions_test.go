@@ -13,11 +13,13 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -207,6 +209,7 @@ func TestRecordsOfCluster(t *testing.T) {
 	mustPlanNothing(t, cfg, g, "applied")
 	first := waitForMembers(t, cfg, "")
 	mustPlanNothing(t, cfg, g, "with records")
+	checkNotifications(t, cfg, g)
 
 	lost := slices.Sorted(maps.Keys(first))[0]
 	if _, err := ec2.NewFromConfig(cfg).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{lost}}); err != nil {
@@ -219,6 +222,45 @@ func TestRecordsOfCluster(t *testing.T) {
 	}
 	mustPlanNothing(t, cfg, &graph.Graph{}, "deleted")
 	checkInventory(t, r, empty, "deleted")
+}
+
+// checkNotifications: notifications of a group to the topic of somebody else stay, and its own come back.
+func checkNotifications(t *testing.T, cfg sdk.Config, g *graph.Graph) {
+	t.Helper()
+	topics, groups := sns.NewFromConfig(cfg), autoscaling.NewFromConfig(cfg)
+	name := sdk.String("control-plane-a.demo")
+	other, err := topics.CreateTopic(t.Context(), &sns.CreateTopicInput{Name: sdk.String("mine")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(settleTime(g))
+	_, err = groups.PutNotificationConfiguration(t.Context(), &autoscaling.PutNotificationConfigurationInput{
+		AutoScalingGroupName: name, TopicARN: other.TopicArn, NotificationTypes: []string{"autoscaling:EC2_INSTANCE_LAUNCH"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustPlanNothing(t, cfg, g, "with notifications to another topic")
+
+	_, err = groups.DeleteNotificationConfiguration(t.Context(), &autoscaling.DeleteNotificationConfigurationInput{
+		AutoScalingGroupName: name, TopicARN: sdk.String("arn:aws:sns:us-east-1:123456789012:slipway-dns-demo"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(cfg, "demo")
+	findFunction(e)
+	p, err := e.plan(t.Context(), g)
+	if lines := strings.Join(planLines(p), "\n"); err != nil || !strings.Contains(lines, "~ autoscaling-group/control-plane-a") || !strings.Contains(lines, "NotificationConfigurations") {
+		t.Errorf("without its notifications: %v\n%s", err, lines)
+	}
+	if err := runFunction(t.Context(), cfg, g); err != nil {
+		t.Fatal(err)
+	}
+	mustPlanNothing(t, cfg, g, "with its notifications again")
+	if _, err := topics.DeleteTopic(t.Context(), &sns.DeleteTopicInput{TopicArn: other.TopicArn}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // checkInventory waits until the region has what it had before.
