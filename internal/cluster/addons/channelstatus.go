@@ -80,7 +80,8 @@ func (s *Session) CheckUnpublished(ctx context.Context, channels ...string) erro
 		if c.Mode == published.Correct && slices.Contains(channels, c.Channel) {
 			return diag.WithHint(
 				fmt.Errorf("channel %s is published: the control plane would apply its published version again", c.Channel),
-				"publish the new version: slipway addons publish; or let go of the channel first: slipway addons unpublish "+c.Channel,
+				"publish the new version: slipway addons publish; or let go of the channel first: slipway addons unpublish "+c.Channel+
+					", which the control plane notices within a minute",
 			)
 		}
 	}

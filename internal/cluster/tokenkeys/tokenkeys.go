@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokenkeys rotates the key with which a cluster signs the tokens of its service accounts, without a time in which tokens are
-// refused.
+// Package tokenkeys rotates the key with which a cluster signs the tokens of its service accounts,
+// without a time in which tokens are refused.
 //
-// A rotation has three steps. Each changes the keys in the state store and signs them. Before the next one, all machines of the
-// control plane must have the keys: apply publishes them, also for STS, and a rolling update replaces the machines.
+// A rotation has three steps. Each changes the keys in the state store and signs them. Before the
+// next one, all machines of the control plane must have the keys: apply publishes them, also for
+// STS, and a rolling update replaces the machines.
 package tokenkeys
 
 import (
@@ -41,8 +42,8 @@ func NextStep(ctx context.Context, env *cluster.Env, name string) (pki.RotationS
 	return r.Step, err
 }
 
-// CheckMachines returns an error if a machine of the control plane may not have the keys of the last step: AWS does not match the
-// manifests, or a machine is older than its launch template.
+// CheckMachines returns an error if a machine of the control plane may not have the keys of the
+// last step: AWS does not match the manifests, or a machine is older than its launch template.
 func CheckMachines(ctx context.Context, env *cluster.Env, req apply.Request) error {
 	planned, err := apply.Plan(ctx, env, apply.PlanRequest{Request: req})
 	if err != nil {
@@ -130,8 +131,8 @@ func Run(ctx context.Context, env *cluster.Env, name string, step pki.RotationSt
 	})
 }
 
-// verify returns the documents of a cluster as they are signed. Those without a signature are refused: whoever could change them could
-// have a key of their own trusted.
+// verify returns the documents of a cluster as they are signed. Those without a signature are
+// refused: whoever could change them could have a key of their own trusted.
 func verify(ctx context.Context, s store.Store, name string) (clusterstate.Signed, error) {
 	signed, err := clusterstate.VerifyDocuments(ctx, s, name)
 	if err == nil && !signed.Exists() {

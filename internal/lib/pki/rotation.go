@@ -15,11 +15,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// nextServiceAccountKey is the name of the key that will sign ServiceAccount tokens. It exists while keys are rotated.
+// nextServiceAccountKey is the name of the key that will sign ServiceAccount tokens. It exists
+// while keys are rotated.
 const nextServiceAccountKey = "service-account-next"
 
-// RotationStep is a step of the rotation of the key that signs ServiceAccount tokens. After each, all machines of the
-// control plane must get the keys before the next one: tokens that one API server signs are verified by all.
+// RotationStep is a step of the rotation of the key that signs ServiceAccount tokens. After each,
+// all machines of the control plane must get the keys before the next one: tokens that one API
+// server signs are verified by all.
 type RotationStep string
 
 // The steps, in their order.
@@ -46,8 +48,9 @@ type TokenKeyRotation struct {
 	exists  bool         // an object of that key is replaced
 }
 
-// PlanTokenKeyRotation reads where the rotation is and returns the next step, without writing anything. After a step was
-// interrupted, it returns the same step again. The error wraps store.ErrNotFound if the cluster has no keys.
+// PlanTokenKeyRotation reads where the rotation is and returns the next step, without writing
+// anything. After a step was interrupted, it returns the same step again. The error wraps
+// store.ErrNotFound if the cluster has no keys.
 func PlanTokenKeyRotation(
 	ctx context.Context,
 	s store.Store,
@@ -87,8 +90,8 @@ func PlanTokenKeyRotation(
 	return r, nil
 }
 
-// Write writes what the step changes: a sealed key, then the public part. It fails with store.ErrConflict if somebody has
-// changed the public part since the plan.
+// Write writes what the step changes: a sealed key, then the public part. It fails with
+// store.ErrConflict if somebody has changed the public part since the plan.
 func (r TokenKeyRotation) Write(ctx context.Context, s store.Store) error {
 	var err error
 	switch {
@@ -158,7 +161,8 @@ func (t *tokenKeys) load(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// decide returns the next step with the key that it writes, and the public keys after it, first the one that signs then.
+// decide returns the next step with the key that it writes, and the public keys after it, first the
+// one that signs then.
 func (t *tokenKeys) decide(ctx context.Context) (TokenKeyRotation, []string, error) {
 	defer clear(t.successorPEM)
 

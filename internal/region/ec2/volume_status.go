@@ -9,8 +9,8 @@ import (
 // statusOfVolume is that of all volumes here: their disks work, and none is loaded from a snapshot.
 const statusOfVolume = sdk.VolumeStatusInfoStatusOk
 
-// volumeStatusFilterValues returns the values of the filters of DescribeVolumeStatus that do not depend on events and actions, which
-// volumes here do not have.
+// volumeStatusFilterValues returns the values of the filters of DescribeVolumeStatus that do not
+// depend on events and actions, which volumes here do not have.
 func volumeStatusFilterValues(v *sdk.Volume, name string) ([]string, bool) {
 	out, known := map[string][]string{
 		"availability-zone":            {str(v.AvailabilityZone)},
@@ -30,7 +30,8 @@ func volumeStatusFilterValues(v *sdk.Volume, name string) ([]string, bool) {
 	return out, known
 }
 
-// The details of the status of a volume: it is read and written, and its performance is not measured.
+// The details of the status of a volume: it is read and written, and its performance is not
+// measured.
 const (
 	ioEnabled     = "passed"
 	ioPerformance = "not-applicable"
