@@ -136,7 +136,7 @@ func (e *environment) burst(lifecycle ec2types.InstanceLifecycleType) {
 		e.t.Errorf("the Node of the pod has %q, want that Karpenter knows it and that it is of group burst", out)
 	}
 	e.t.Log("\n" + e.runSlipway("get", "instances", clusterName) + "\n" + e.kubectl("get", "nodeclaims,nodepools,ec2nodeclasses", "-o", "wide"))
-	e.runSlipway("validate", clusterName)
+	e.runSlipway("validate", "cluster", clusterName, "--wait", "2m")
 }
 
 // endBurst deletes the Deployment, and waits until the machine and its Node are gone.

@@ -138,6 +138,7 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(i.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: s("mine")}))
 	// A role of an older slipway has no boundary.
 	b.check(i.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role}))
+	b.check(i.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: s(model.KarpenterRoleName(name, regiontest.RegionName))}))
 	b.check(k.TagResource(ctx, &kms.TagResourceInput{KeyId: key, Tags: []kmstypes.Tag{
 		{TagKey: s("slipway.dev/stray"), TagValue: s("x")}, {TagKey: s("Name"), TagValue: s("mine")},
 	}}))

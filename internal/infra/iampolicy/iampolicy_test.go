@@ -171,6 +171,17 @@ func (b *bench) edit(w who, name, old, new string) {
 	b.must(w, 0, "replace", "-f", file, "--yes")
 }
 
+// addKarpenterGroup adds a group of Karpenter to a cluster's manifests.
+func (b *bench) addKarpenterGroup(w who, name string) {
+	b.Helper()
+	file := filepath.Join(b.dir, "burst.yaml")
+	text := "apiVersion: slipway.dev/v1alpha1\nkind: InstanceGroup\nmetadata: {name: burst}\nspec: {role: Worker, manager: Karpenter, maxSize: 3}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.must(w, 0, "replace", "-f", file, "--name", name, "--yes")
+}
+
 // ids returns a function from addresses to identities of a cluster's resources.
 func (b *bench) ids(name string) func(string) *string {
 	b.Helper()
@@ -229,6 +240,7 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.create(op, "demo")
 	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
 	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n"+privateZone+podIdentity+"  networking:\n")
+	b.addKarpenterGroup(op, "demo")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	_, err = kms.NewFromConfig(b.region.AWSConfig()).DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: sdk.String(model.KeyAliasName("demo"))})
