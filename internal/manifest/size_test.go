@@ -27,6 +27,10 @@ func TestSizesOfGroups(t *testing.T) {
 		{name: "negative", role: "Worker", sizes: "minSize: -1, maxSize: 0", least: -1, finding: "is out of range (use 0 to"},
 		{name: "bastion", role: "Bastion", sizes: "minSize: 0, maxSize: 0", finding: "is out of range (use 1 to"},
 		{name: "control plane", role: "ControlPlane", sizes: "minSize: 0, maxSize: 0", finding: "is not a valid number of control-plane machines"},
+		{name: "two of the control plane", role: "ControlPlane", sizes: "minSize: 2, maxSize: 2", least: 2, most: 2, finding: "is not a valid number of control-plane machines"},
+		{name: "four of the control plane", role: "ControlPlane", sizes: "minSize: 4, maxSize: 4", least: 4, most: 4, finding: "is not a valid number of control-plane machines"},
+		{name: "seven of the control plane", role: "ControlPlane", sizes: "minSize: 7, maxSize: 7", least: 7, most: 7, finding: "is not a valid number of control-plane machines"},
+		{name: "five of the control plane", role: "ControlPlane", sizes: "minSize: 5, maxSize: 5", least: 5, most: 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := "apiVersion: slipway.dev/v1alpha1\nkind: InstanceGroup\nmetadata: {name: gpu}\nspec: {role: " + c.role + ", " + c.sizes + "}\n"
