@@ -59,19 +59,20 @@ func (a *app) runDeleteGroup(ctx context.Context, req destroy.GroupRequest, o cl
 		return err
 	}
 
-	if result.ByKarpenter {
+	switch {
+	case result.ByKarpenter:
 		a.printMessage(
 			"the manifest of group %s was deleted; have Karpenter drain and end its machines with: slipway apply %s",
 			req.Group,
 			req.Cluster,
 		)
-	} else if result.ByStack {
+	case result.ByStack:
 		a.printMessage(
 			"the manifest of group %s was deleted; delete its machines with: slipway apply %s",
 			req.Group,
 			req.Cluster,
 		)
-	} else if result.Deleted {
+	case result.Deleted:
 		a.printMessage(
 			"group %s of cluster %s was deleted; see what else an apply changes with: slipway plan %s",
 			req.Group,

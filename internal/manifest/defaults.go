@@ -139,7 +139,7 @@ func clusterDefaultRules() []DefaultRule {
 	type spec = v1alpha1.ClusterSpec
 	defaultEtcdVolume := func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) }
 
-	return []DefaultRule{
+	return append([]DefaultRule{
 		newTextRule(
 			"spec.api.loadBalancer.type",
 			LoadBalancerPublic,
@@ -179,6 +179,14 @@ func clusterDefaultRules() []DefaultRule {
 			1000,
 			func(c *spec) *int { return &c.Etcd.ElectionTimeoutMS },
 		),
+	}, etcdCareRules()...)
+}
+
+// etcdCareRules are the defaults of the backups of etcd, of its recovery and of the discovery of its members.
+func etcdCareRules() []DefaultRule {
+	type spec = v1alpha1.ClusterSpec
+
+	return []DefaultRule{
 		newTextRule("spec.etcd.backup.interval", "1h", func(c *spec) *string { return &c.Etcd.Backup.Interval }),
 		newTextRule("spec.etcd.backup.keepAll", "24h", func(c *spec) *string { return &c.Etcd.Backup.KeepAll }),
 		newNumberRule("spec.etcd.backup.keepDaily", 14, func(c *spec) *int { return &c.Etcd.Backup.KeepDaily }),

@@ -92,7 +92,7 @@ func TestKarpenterGroup(t *testing.T) {
 		`spec.manager "Karpenter": is not possible with spec.networking.cni amazon-vpc`: func(s *manifest.Set, _ *v1alpha1.InstanceGroupSpec) {
 			s.Cluster.Spec.Networking.CNI = v1alpha1.CNIAmazonVPC
 		},
-		`spec.manager "Karpenter": is not possible in the existing subnet `: func(s *manifest.Set, g *v1alpha1.InstanceGroupSpec) {
+		`spec.manager "Karpenter": is not possible in the existing subnet `: func(s *manifest.Set, _ *v1alpha1.InstanceGroupSpec) {
 			*s = manifest.Default(*s)
 			for i := range s.Cluster.Spec.Networking.Subnets {
 				s.Cluster.Spec.Networking.Subnets[i].ID = "subnet-0123456789abcdef0"

@@ -187,13 +187,14 @@ func newSlipwayAddons(t *testing.T, kubeconfig string) addonTool {
 
 	return addonTool{name: "slipway addons apply --prune", conflict: 1, apply: func(t *testing.T, v addonVersion) processResult {
 		t.Helper()
-		channel := "apiVersion: slipway.dev/v1alpha1\nkind: AddonChannel\nmetadata: {name: bench}\nspec:\n  addons:\n"
+		var channel strings.Builder
+		channel.WriteString("apiVersion: slipway.dev/v1alpha1\nkind: AddonChannel\nmetadata: {name: bench}\nspec:\n  addons:\n")
 		for n := range v.addons {
 			file := fmt.Sprintf("bundle-%02d.yaml", n)
 			writeBundle(t, filepath.Join(x.dir, file), addonObjects(n, v, ""))
-			channel += fmt.Sprintf("  - {name: bundle-%02d, version: %s, source: {manifest: %s}}\n", n, v.number, file)
+			fmt.Fprintf(&channel, "  - {name: bundle-%02d, version: %s, source: {manifest: %s}}\n", n, v.number, file)
 		}
-		writeBundle(t, filepath.Join(x.dir, "channel.yaml"), channel)
+		writeBundle(t, filepath.Join(x.dir, "channel.yaml"), channel.String())
 
 		return x.runProcess(t, "addons", "apply", "demo", "-f", "channel.yaml", "--kubeconfig", kubeconfig, "--prune", "--yes")
 	}}

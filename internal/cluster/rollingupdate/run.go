@@ -283,22 +283,31 @@ func checkGroups(set manifest.Set, name string, groups []string) error {
 	return nil
 }
 
+// observeAccepted observes the cluster when its machines follow or have refused their documents, which are then offered once more.
+func (u *updater) observeAccepted(
+	ctx context.Context,
+	underLock func(context.Context, func(context.Context) error) error,
+) (rollout.Observation, error) {
+	first, err := u.observeFirst(ctx, u.awaitFollowers)
+	if err != nil {
+		return first, err
+	}
+
+	if first, err = u.retryRefused(ctx, first, underLock); err != nil {
+		return first, err
+	}
+
+	return first, u.checkRefusals(first)
+}
+
 // showAndRun shows the plan, asks for approval, and replaces machines while it holds the lock. The cancellation of ctx
 // stops it after the machines in progress.
 func (u *updater) showAndRun(
 	ctx context.Context,
 	underLock func(context.Context, func(context.Context) error) error,
 ) (Result, error) {
-	first, err := u.observeFirst(ctx, u.awaitFollowers)
+	first, err := u.observeAccepted(ctx, underLock)
 	if err != nil {
-		return Result{}, err
-	}
-
-	if first, err = u.retryRefused(ctx, first, underLock); err != nil {
-		return Result{}, err
-	}
-
-	if err := u.checkRefusals(first); err != nil {
 		return Result{}, err
 	}
 

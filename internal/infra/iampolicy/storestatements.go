@@ -191,7 +191,7 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 	s.Stores = []StoreLocation{st}
 	bucket := "arn:" + s.Partition + ":s3:::" + st.Bucket
 
-	return Policy{Version: policyVersion, Statement: []Statement{
+	return Policy{Version: policyVersion, Statement: append([]Statement{
 		newStatement(
 			"CreateBucket",
 			qualifyActions(
@@ -230,6 +230,12 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			},
 			nil,
 		),
+	}, s.stateKeyStatements(st)...)}
+}
+
+// stateKeyStatements allow to find the key of the store st, to check it, and S3 to use it.
+func (s policyBuilder) stateKeyStatements(st StoreLocation) []Statement {
+	return []Statement{
 		// By the alias in the request, which counts at once; that a key has an alias may take five minutes.
 		newStatement(
 			"FindStateKey",
@@ -251,5 +257,5 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			[]string{s.regionalARN("kms", "key/*")},
 			s.viaS3Condition(append(s.bucketARNs(), s.settingsARNs()...)),
 		),
-	}}
+	}
 }

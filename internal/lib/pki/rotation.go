@@ -84,7 +84,7 @@ func PlanTokenKeyRotation(
 	}
 
 	r.Certs = certs
-	r.Body = append(body, '\n')
+	r.Body = slices.Concat(body, []byte("\n"))
 	r.cluster = cluster
 
 	return r, nil
@@ -168,6 +168,7 @@ func (t *tokenKeys) decide(ctx context.Context) (TokenKeyRotation, []string, err
 
 	position := slices.Index(t.accepted, t.signer)
 	isNew := t.successor != "" && t.successor != t.signer
+	isPair := len(t.accepted) == 2
 
 	switch {
 	case position < 0:
@@ -177,14 +178,29 @@ func (t *tokenKeys) decide(ctx context.Context) (TokenKeyRotation, []string, err
 		)
 	case len(t.accepted) == 1:
 		return t.add(ctx, isNew)
-	case len(t.accepted) == 2 && position == 1 && t.successor == t.signer: // interrupted after the private key was written
+	case isPair && position == 0:
+		return t.replaceFirst(ctx, isNew)
+	case isPair && t.successor == t.signer: // interrupted after the private key was written
 		return TokenKeyRotation{Step: RotationPromote}, []string{t.signer, t.accepted[0]}, nil
-	case len(t.accepted) == 2 && position == 0 && isNew && t.successor == t.accepted[1]:
-		return t.promote(ctx)
-	case len(t.accepted) == 2 && position == 0 && !isNew:
-		return TokenKeyRotation{Step: RotationRemove}, []string{t.signer}, nil
 	}
 
+	return t.refuse()
+}
+
+// replaceFirst returns the second or third step: the first key of two signs.
+func (t *tokenKeys) replaceFirst(ctx context.Context, isNew bool) (TokenKeyRotation, []string, error) {
+	switch {
+	case !isNew:
+		return TokenKeyRotation{Step: RotationRemove}, []string{t.signer}, nil
+	case t.successor == t.accepted[1]:
+		return t.promote(ctx)
+	}
+
+	return t.refuse()
+}
+
+// refuse is the error about keys that no rotation leaves.
+func (t *tokenKeys) refuse() (TokenKeyRotation, []string, error) {
 	return TokenKeyRotation{}, nil, diag.WithHint(
 		fmt.Errorf("%s has %d keys that verify tokens, which are not those of a rotation",
 			CertsObjectKey(t.cluster), len(t.accepted)),

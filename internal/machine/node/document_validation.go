@@ -122,7 +122,8 @@ func isPinned(image string) bool {
 	return ok && name != "" && isSHA256(digest)
 }
 
-func (d Document) validateNetwork() []error {
+// validateCNI checks the network of pods.
+func (d Document) validateCNI() []error {
 	var out []error
 	if b := d.Network.FlannelBackend; b != "" && b != v1alpha1.FlannelWireGuard {
 		out = append(out, invalidField("network.flannelBackend", b, "must be "+v1alpha1.FlannelWireGuard+" or left out"))
@@ -135,6 +136,12 @@ func (d Document) validateNetwork() []error {
 	if d.HasVPCPods() && d.Kubelet.MaxPods < 1 {
 		out = append(out, invalidField("kubelet.maxPods", d.Kubelet.MaxPods, "must be set if pods have addresses of the VPC"))
 	}
+
+	return out
+}
+
+func (d Document) validateNetwork() []error {
+	out := d.validateCNI()
 
 	for path, value := range map[string]string{
 		"networkCIDR": d.Network.NetworkCIDR,

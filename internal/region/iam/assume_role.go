@@ -42,7 +42,7 @@ func (s *IAM) AssumeRole(ctx context.Context, in RoleRequest) (Credentials, wire
 		return Credentials{}, wire.Caller{}, newRootCallerError()
 	}
 
-	if !s.mayAssume(ctx, role, check) {
+	if !mayAssume(ctx, s, role, check) {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
@@ -52,7 +52,7 @@ func (s *IAM) AssumeRole(ctx context.Context, in RoleRequest) (Credentials, wire
 
 	tagging := check
 	tagging.Action = "sts:TagSession"
-	if len(in.Tags) > 0 && !s.mayAssume(ctx, role, tagging) {
+	if len(in.Tags) > 0 && !mayAssume(ctx, s, role, tagging) {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			tagging,
@@ -73,7 +73,7 @@ func (s *IAM) AssumeRole(ctx context.Context, in RoleRequest) (Credentials, wire
 }
 
 // mayAssume reports whether the trust policy of a role and the policies of the caller allow the action of c on the role.
-func (s *IAM) mayAssume(ctx context.Context, role assumableRole, c wire.AccessCheck) bool {
+func mayAssume(ctx context.Context, s *IAM, role assumableRole, c wire.AccessCheck) bool {
 	r := s.BuildRequest(ctx, c)
 	own := s.EvaluateIdentity(ctx, c)
 	byTrust := authz.EvaluateResource(role.trust, r, own)

@@ -87,12 +87,12 @@ func TestCompletionsListCRC64NVME(t *testing.T) {
 	sum := uploadPart(t, c, "k", id)
 
 	wrong := types.CompletedPart{PartNumber: aws.Int32(1), ETag: aws.String(partETag), ChecksumCRC64NVME: aws.String("AAAAAAAAAAA=")}
-	if _, err := complete(t, c, "k", id, "", wrong); code(err) != "InvalidPart" {
+	if _, err := complete(t, c, id, "", wrong); code(err) != "InvalidPart" {
 		t.Errorf("a completion with another checksum: %v, want InvalidPart", err)
 	}
 
 	right := types.CompletedPart{PartNumber: aws.Int32(1), ETag: aws.String(partETag), ChecksumCRC64NVME: &sum}
-	done, err := complete(t, c, "k", id, types.ChecksumTypeFullObject, right)
+	done, err := complete(t, c, id, types.ChecksumTypeFullObject, right)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,24 +125,24 @@ func TestCompletionsOfPlainUploads(t *testing.T) {
 
 	listed := part
 	listed.ChecksumCRC64NVME = &sum
-	if _, err := complete(t, c, "k", id, "", listed); code(err) != "InvalidPart" {
+	if _, err := complete(t, c, id, "", listed); code(err) != "InvalidPart" {
 		t.Errorf("a completion with checksums of parts: %v, want InvalidPart", err)
 	}
 
 	for _, kind := range []types.ChecksumType{types.ChecksumTypeFullObject, types.ChecksumTypeComposite} {
-		_, err := complete(t, c, "k", id, kind, part)
+		_, err := complete(t, c, id, kind, part)
 		want := "The upload was created using the null checksum mode. The complete request must use the same checksum mode."
 		if code(err) != "InvalidRequest" || !strings.Contains(err.Error(), want) {
 			t.Errorf("a completion with %s: %v, want InvalidRequest: %s", kind, err, want)
 		}
 	}
 
-	if _, err := complete(t, c, "k", id, ""); code(err) != "InvalidRequest" ||
+	if _, err := complete(t, c, id, ""); code(err) != "InvalidRequest" ||
 		!strings.Contains(err.Error(), "You must specify at least one part") {
 		t.Errorf("a completion without parts: %v", err)
 	}
 
-	done, err := complete(t, c, "k", id, "", part)
+	done, err := complete(t, c, id, "", part)
 	if err != nil || aws.ToString(done.ChecksumCRC64NVME) != sum || done.ChecksumType != types.ChecksumTypeFullObject {
 		t.Errorf("the completion: %+v, %v", done, err)
 	}
@@ -226,16 +226,16 @@ func listParts(t *testing.T, c *s3.Client, key, id string) *s3.ListPartsOutput {
 	return out
 }
 
-// complete completes an upload with parts; an empty kind sends no type of the checksum.
+// complete completes an upload of the key k with parts; an empty kind sends no type of the checksum.
 func complete(
 	t *testing.T,
 	c *s3.Client,
-	key, id string,
+	id string,
 	kind types.ChecksumType,
 	parts ...types.CompletedPart,
 ) (*s3.CompleteMultipartUploadOutput, error) {
 	t.Helper()
-	in := &s3.CompleteMultipartUploadInput{Bucket: aws.String(b1), Key: &key, UploadId: &id, ChecksumType: kind}
+	in := &s3.CompleteMultipartUploadInput{Bucket: aws.String(b1), Key: aws.String("k"), UploadId: &id, ChecksumType: kind}
 	if len(parts) > 0 {
 		in.MultipartUpload = &types.CompletedMultipartUpload{Parts: parts}
 	}

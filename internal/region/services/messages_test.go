@@ -3,6 +3,7 @@
 package services_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func checkMessages(t *testing.T, cases []messageCase) {
 	}
 }
 
-func volume(client *ec2.Client, t *testing.T, in ec2.CreateVolumeInput) func() error {
+func volume(t *testing.T, client *ec2.Client, in ec2.CreateVolumeInput) func() error {
 	t.Helper()
 	return func() error {
 		in.AvailabilityZone = aws.String("us-east-1a")
@@ -105,22 +106,22 @@ func TestMessagesOfEC2(t *testing.T) {
 		{"tags of a VPC", tag("vpc-0123456789abcdef0"), "InvalidVpcID.NotFound: The vpc ID 'vpc-0123456789abcdef0' does not exist"},
 		{"tags of nothing", tag("zz"), "InvalidID: The ID 'zz' is not valid"},
 		{
-			"io1 without IOPS", volume(client, t, ec2.CreateVolumeInput{Size: aws.Int32(10), VolumeType: "io1"}),
+			"io1 without IOPS", volume(t, client, ec2.CreateVolumeInput{Size: aws.Int32(10), VolumeType: "io1"}),
 			"InvalidParameterCombination: The parameter iops must be specified for io1 volumes.",
 		},
 		{
-			"IOPS for the size", volume(client, t, ec2.CreateVolumeInput{Size: aws.Int32(20), VolumeType: "io1", Iops: aws.Int32(1600)}),
+			"IOPS for the size", volume(t, client, ec2.CreateVolumeInput{Size: aws.Int32(20), VolumeType: "io1", Iops: aws.Int32(1600)}),
 			"InvalidParameterValue: Iops to volume size ratio of 80.000000 is too high; maximum is 50",
 		},
 		{
-			"throughput for the IOPS", volume(client, t, ec2.CreateVolumeInput{
+			"throughput for the IOPS", volume(t, client, ec2.CreateVolumeInput{
 				Size: aws.Int32(20), VolumeType: "gp3", Iops: aws.Int32(3000), Throughput: aws.Int32(1000),
 			}),
 			"InvalidParameterValue: Throughput (MiBps) to iops ratio of 0.333333 is too high; maximum is 0.250000 MiBps per iops.",
 		},
 	})
 
-	if err := volume(client, t, ec2.CreateVolumeInput{
+	if err := volume(t, client, ec2.CreateVolumeInput{
 		Size: aws.Int32(20000), VolumeType: "gp3", Iops: aws.Int32(80000), Throughput: aws.Int32(2000),
 	})(); err != nil {
 		t.Errorf("the largest gp3: %v", err)
@@ -128,9 +129,9 @@ func TestMessagesOfEC2(t *testing.T) {
 }
 
 // newGroupInput returns a request for a group of the launch template "t" in a default subnet.
-func newGroupInput(t *testing.T, client *ec2.Client, name string) *autoscaling.CreateAutoScalingGroupInput {
+func newGroupInput(ctx context.Context, t *testing.T, client *ec2.Client, name string) *autoscaling.CreateAutoScalingGroupInput {
 	t.Helper()
-	subnets, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
+	subnets, err := client.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{
 		Filters: []types.Filter{{Name: aws.String("default-for-az"), Values: []string{"true"}}},
 	})
 	if err != nil {
@@ -162,16 +163,17 @@ func TestMessagesOfGroups(t *testing.T) {
 	}
 
 	create := func(change func(*autoscaling.CreateAutoScalingGroupInput)) func() error {
+		in := newGroupInput(ctx, t, client, "refused")
+		change(in)
+
 		return func() error {
-			in := newGroupInput(t, client, "refused")
-			change(in)
 			_, err := groups.CreateAutoScalingGroup(ctx, in)
 
 			return err
 		}
 	}
 
-	both := newGroupInput(t, client, "both")
+	both := newGroupInput(ctx, t, client, "both")
 	both.HealthCheckType = aws.String("EC2,ELB")
 	both.DesiredCapacity = aws.Int32(1)
 	if _, err := groups.CreateAutoScalingGroup(ctx, both); err != nil {

@@ -61,7 +61,7 @@ type notification struct {
 // the topic does not exist, or its policy denies the role to publish. It may be called under the lock of another service.
 func (s *Service) Publish(m Message) error {
 	return s.store.WithLock(func() error {
-		name, t, err := s.findTopic("TopicArn", &m.Topic)
+		name, t, err := s.findTopic(&m.Topic)
 		if err != nil {
 			return err
 		}

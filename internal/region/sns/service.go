@@ -202,15 +202,15 @@ func cutLast(text, separator string) (before, after string, found bool) {
 }
 
 // findTopic returns the name of a topic by its ARN, and the topic.
-func (s *Service) findTopic(member string, given *string) (string, *topic, error) {
+func (s *Service) findTopic(given *string) (string, *topic, error) {
 	arn := sdkshape.String(given)
-	if err := checkARN(member, arn); err != nil {
+	if err := checkARN("TopicArn", arn); err != nil {
 		return "", nil, err
 	}
 
 	name, isOwn := strings.CutPrefix(arn, s.topicARN(""))
 	if !isOwn || strings.Contains(name, ":") {
-		return "", nil, newErrorf(codeInvalidParameter, "Invalid parameter: %s", member)
+		return "", nil, newError(codeInvalidParameter, "Invalid parameter: TopicArn")
 	}
 
 	if t := s.st.Topics[name]; t != nil {

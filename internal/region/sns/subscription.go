@@ -29,7 +29,7 @@ func (s *Service) newUUID() string {
 // subscribe subscribes a function. It needs no confirmation: who may subscribe a function of the account owns it. A second
 // subscription of a function to a topic is the first one.
 func (s *Service) subscribe(ctx context.Context, in *sdk.SubscribeInput) (*sdk.SubscribeOutput, error) {
-	_, t, err := s.findTopic("TopicArn", in.TopicArn)
+	_, t, err := s.findTopic(in.TopicArn)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ const subscriptionsPerPage = 100
 func (s *Service) listSubscriptionsByTopic(
 	in *sdk.ListSubscriptionsByTopicInput,
 ) (*sdk.ListSubscriptionsByTopicOutput, error) {
-	_, t, err := s.findTopic("TopicArn", in.TopicArn)
+	_, t, err := s.findTopic(in.TopicArn)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (s *Service) setAttribute(t *topic, name, attribute, value string) error {
 }
 
 func (s *Service) setTopicAttributes(in *sdk.SetTopicAttributesInput) (*sdk.SetTopicAttributesOutput, error) {
-	name, t, err := s.findTopic("TopicArn", in.TopicArn)
+	name, t, err := s.findTopic(in.TopicArn)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Service) setTopicAttributes(in *sdk.SetTopicAttributesInput) (*sdk.SetT
 }
 
 func (s *Service) getTopicAttributes(in *sdk.GetTopicAttributesInput) (*sdk.GetTopicAttributesOutput, error) {
-	name, t, err := s.findTopic("TopicArn", in.TopicArn)
+	name, t, err := s.findTopic(in.TopicArn)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ const defaultDeliveryPolicy = `{"http":{"defaultHealthyRetryPolicy":{"minDelayTa
 
 // deleteTopic deletes a topic and its subscriptions. As in SNS, one that does not exist is no error.
 func (s *Service) deleteTopic(in *sdk.DeleteTopicInput) (*sdk.DeleteTopicOutput, error) {
-	name, _, err := s.findTopic("TopicArn", in.TopicArn)
+	name, _, err := s.findTopic(in.TopicArn)
 	if err == nil {
 		delete(s.st.Topics, name)
 	}

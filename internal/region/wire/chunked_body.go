@@ -175,6 +175,27 @@ func describesObject(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
 }
 
+// addMD5 adds the checksum of the header Content-MD5; empty: there is none.
+func (b *checkedBody) addMD5(text string) error {
+	if text == "" {
+		return nil
+	}
+
+	sum, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(sum) != md5.Size {
+		return newErrorf(codeInvalidDigest, "The Content-MD5 you specified was invalid.")
+	}
+
+	b.addChecksum(bodyChecksum{
+		hash:    md5.New(),
+		want:    sum,
+		message: "The Content-MD5 you specified did not match what we received.",
+		code:    codeBadDigest,
+	}, contentMD5)
+
+	return nil
+}
+
 // addHeaderChecksums adds the checksums of the headers. ofBody is false if x-amz-checksum-* are not of the body.
 func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 	given := 0
@@ -200,18 +221,8 @@ func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 		b.addChecksum(bodyChecksum{hash: NewChecksum(name), want: sum}, name)
 	}
 
-	if text := h.Get("Content-Md5"); text != "" {
-		sum, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || len(sum) != md5.Size {
-			return newErrorf(codeInvalidDigest, "The Content-MD5 you specified was invalid.")
-		}
-
-		b.addChecksum(bodyChecksum{
-			hash:    md5.New(),
-			want:    sum,
-			message: "The Content-MD5 you specified did not match what we received.",
-			code:    codeBadDigest,
-		}, contentMD5)
+	if err := b.addMD5(h.Get("Content-Md5")); err != nil {
+		return err
 	}
 
 	for _, trailer := range h.Values("X-Amz-Trailer") {

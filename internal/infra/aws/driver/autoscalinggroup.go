@@ -41,6 +41,11 @@ type scalingAPI interface {
 		...func(*autoscaling.Options),
 	) (*autoscaling.DeleteAutoScalingGroupOutput, error)
 	scalingAttachAPI
+	groupOptionAPI
+}
+
+// groupOptionAPI has the calls for what a group may have besides its machines.
+type groupOptionAPI interface {
 	warmPoolAPI
 	lifecycleHookAPI
 	notificationAPI

@@ -94,6 +94,7 @@ type InUseFunc func(ctx context.Context, err error, filter, id string) error
 // New returns the resources of scope in the account and region that cfg reaches. inUse may be nil.
 func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	c := &Cloud{
+		marks:         ec2.NewFromConfig(cfg),
 		scope:         scope,
 		inUse:         inUse,
 		kinds:         map[string]untypedDriver{},
@@ -103,7 +104,6 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	}
 
 	ec2Client := ec2.NewFromConfig(cfg)
-	c.marks = ec2Client
 	iamClient := iam.NewFromConfig(cfg)
 	kmsClient := kms.NewFromConfig(cfg)
 	elbClient := elb.NewFromConfig(cfg)
