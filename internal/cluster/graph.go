@@ -70,13 +70,14 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	}
 
 	in.KeepsSharedRole = keeps
-	former, err := session.readLaunches(ctx, d)
+	launches := NewLaunchPublisher(session, d)
+	former, err := launches.read(ctx)
 	if err != nil {
 		return err
 	}
 
 	in.KarpenterImages = former.Images()
-	if in.KeepsKarpenter, err = session.keepsKarpenter(ctx, d, former); err != nil {
+	if in.KeepsKarpenter, err = launches.keepsKarpenter(ctx, former); err != nil {
 		return err
 	}
 
@@ -106,7 +107,7 @@ func findAllUnpublished(ctx context.Context, session *Session, d *Desired) error
 		return err
 	}
 
-	if err := session.findUnpublishedLaunches(ctx, d); err != nil {
+	if err := NewLaunchPublisher(session, d).addUnpublished(ctx); err != nil {
 		return err
 	}
 

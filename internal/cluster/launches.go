@@ -30,24 +30,36 @@ type publishedLaunches struct {
 	object store.Object
 }
 
-// readLaunches returns the published launches, as they were when the view was opened or as d wrote them since. Those that the
-// cluster's CA did not sign count as none, and are overwritten.
-func (session *Session) readLaunches(ctx context.Context, d *Desired) (publishedLaunches, error) {
-	if d.publishedLaunches != nil {
-		return *d.publishedLaunches, nil
+// LaunchPublisher reads and writes what Karpenter launches the machines of a cluster with. It may
+// not be used concurrently.
+type LaunchPublisher struct {
+	session *Session
+	desired *Desired
+}
+
+// NewLaunchPublisher returns the publisher of what d wants.
+func NewLaunchPublisher(session *Session, d *Desired) LaunchPublisher {
+	return LaunchPublisher{session: session, desired: d}
+}
+
+// read returns the published launches, as they were when the view was opened or as they were
+// written since. Those that the cluster's CA did not sign count as none, and are overwritten.
+func (p LaunchPublisher) read(ctx context.Context) (publishedLaunches, error) {
+	if p.desired.publishedLaunches != nil {
+		return *p.desired.publishedLaunches, nil
 	}
 
-	out, err := session.readLaunchesFrom(ctx, d, d.publishedStore())
+	out, err := p.readFrom(ctx, p.desired.publishedStore())
 	if err == nil {
-		d.publishedLaunches = &out
+		p.desired.publishedLaunches = &out
 	}
 
 	return out, err
 }
 
-// readLaunchesFrom is readLaunches for a store that is read now.
-func (session *Session) readLaunchesFrom(ctx context.Context, d *Desired, from store.Store) (publishedLaunches, error) {
-	key := node.LaunchesKey(session.Name)
+// readFrom is read for a store that is read now.
+func (p LaunchPublisher) readFrom(ctx context.Context, from store.Store) (publishedLaunches, error) {
+	key := node.LaunchesKey(p.session.Name)
 	out := publishedLaunches{object: store.Object{Key: key}}
 	o, err := from.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -58,13 +70,13 @@ func (session *Session) readLaunchesFrom(ctx context.Context, d *Desired, from s
 		return out, err
 	}
 
-	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
+	public, err := pki.LoadPublicBundle(ctx, p.desired.View, p.session.Name)
 	if err != nil {
 		return out, err
 	}
 
 	out.object = o
-	launches, err := node.VerifyLaunches(o.Body, public.CAs[pki.KubernetesCA], session.Name)
+	launches, err := node.VerifyLaunches(o.Body, public.CAs[pki.KubernetesCA], p.session.Name)
 	if err == nil {
 		out.Launches = launches
 	}
@@ -72,10 +84,11 @@ func (session *Session) readLaunchesFrom(ctx context.Context, d *Desired, from s
 	return out, nil
 }
 
-// keepsKarpenter reports whether Karpenter's role must stay in a cluster that has no group of Karpenter any more: machines run that
-// it launched. The first apply after it has ended them deletes the role.
-func (session *Session) keepsKarpenter(ctx context.Context, d *Desired, former publishedLaunches) (bool, error) {
-	if former.object.ETag == "" || len(manifest.KarpenterGroups(d.Manifests.Groups)) > 0 {
+// keepsKarpenter reports whether Karpenter's role must stay in a cluster that has no group of
+// Karpenter any more: machines run that it launched. The first apply after it has ended them
+// deletes the role.
+func (p LaunchPublisher) keepsKarpenter(ctx context.Context, former publishedLaunches) (bool, error) {
+	if former.object.ETag == "" || len(manifest.KarpenterGroups(p.desired.Manifests.Groups)) > 0 {
 		return false, nil
 	}
 
@@ -83,65 +96,68 @@ func (session *Session) keepsKarpenter(ctx context.Context, d *Desired, former p
 		return true, nil
 	}
 
-	return discovery.HasKarpenterMachines(ctx, session.Config, session.Name)
+	return discovery.HasKarpenterMachines(ctx, p.session.Config, p.session.Name)
 }
 
-// nextLaunches returns the launches with what d wants, and whether they differ from the published ones.
-func (session *Session) nextLaunches(former publishedLaunches, d *Desired) (node.Launches, bool) {
-	if len(d.launches) == 0 && former.object.ETag == "" {
+// next returns the launches with what is wanted, and whether they differ from the published ones.
+func (p LaunchPublisher) next(former publishedLaunches) (node.Launches, bool) {
+	if len(p.desired.launches) == 0 && former.object.ETag == "" {
 		return node.Launches{}, false // a cluster without Karpenter
 	}
 
 	return node.NewLaunches(node.LaunchesInput{
-		Cluster:     session.Name,
+		Cluster:     p.session.Name,
 		Former:      former.Launches,
-		Current:     d.launches,
-		FirstSerial: session.Env.Now().Unix(),
+		Current:     p.desired.launches,
+		FirstSerial: p.session.Env.Now().Unix(),
 	})
 }
 
-// findUnpublishedLaunches adds the key of the launches to d.Unpublished if they differ from what d wants.
-func (session *Session) findUnpublishedLaunches(ctx context.Context, d *Desired) error {
-	former, err := session.readLaunches(ctx, d)
+// addUnpublished adds the key of the launches to the unpublished ones if they differ from what is
+// wanted.
+func (p LaunchPublisher) addUnpublished(ctx context.Context) error {
+	former, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
 
-	if _, changed := session.nextLaunches(former, d); changed {
-		d.Unpublished = append(d.Unpublished, former.object.Key)
-		slices.Sort(d.Unpublished)
+	if _, changed := p.next(former); changed {
+		p.desired.Unpublished = append(p.desired.Unpublished, former.object.Key)
+		slices.Sort(p.desired.Unpublished)
 	}
 
 	return nil
 }
 
-// PublishLaunches lets machines of Karpenter's groups join that run what d wants. It writes nothing if they may already. Karpenter
-// itself launches them so after a rolling update only, except in new groups. The result has the groups that wait for one, sorted.
-func (session *Session) PublishLaunches(ctx context.Context, d *Desired) ([]string, error) {
-	former, err := session.readLaunches(ctx, d)
+// Publish lets machines of Karpenter's groups join that run what is wanted. It writes nothing if
+// they may already. Karpenter itself launches them so after a rolling update only, except in new
+// groups. The result has the groups that wait for one, sorted.
+func (p LaunchPublisher) Publish(ctx context.Context) ([]string, error) {
+	former, err := p.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	next, changed := session.nextLaunches(former, d)
+	next, changed := p.next(former)
 	if !changed {
 		return nil, nil
 	}
 
-	if err := session.writeLaunches(ctx, d, former, next); err != nil {
+	if err := p.write(ctx, former, next); err != nil {
 		return nil, err
 	}
 
 	return slices.Sorted(maps.Keys(next.Next)), nil
 }
 
-// FindWaitingLaunches returns those of the groups whose machines Karpenter launches otherwise after a rolling update, sorted.
-func (session *Session) FindWaitingLaunches(ctx context.Context, d *Desired, groups []string) ([]string, error) {
-	if err := session.ResolveMachineStore(ctx, d); err != nil {
+// FindWaiting returns those of the groups whose machines Karpenter launches otherwise after a
+// rolling update, sorted.
+func (p LaunchPublisher) FindWaiting(ctx context.Context, groups []string) ([]string, error) {
+	if err := p.session.ResolveMachineStore(ctx, p.desired); err != nil {
 		return nil, err
 	}
 
-	former, err := session.readLaunchesFrom(ctx, d, d.MachineStore)
+	former, err := p.readFrom(ctx, p.desired.MachineStore)
 	if err != nil {
 		return nil, err
 	}
@@ -152,33 +168,34 @@ func (session *Session) FindWaitingLaunches(ctx context.Context, d *Desired, gro
 	return waiting, nil
 }
 
-// PromoteLaunches lets Karpenter launch the machines of groups as the last apply wanted it. The result has the groups that have
-// changed.
-func (session *Session) PromoteLaunches(ctx context.Context, d *Desired, groups []string) ([]string, error) {
-	if err := session.ResolveMachineStore(ctx, d); err != nil {
+// Promote lets Karpenter launch the machines of groups as the last apply wanted it. The result has
+// the groups that have changed.
+func (p LaunchPublisher) Promote(ctx context.Context, groups []string) ([]string, error) {
+	if err := p.session.ResolveMachineStore(ctx, p.desired); err != nil {
 		return nil, err
 	}
 
-	former, err := session.readLaunchesFrom(ctx, d, d.MachineStore)
+	former, err := p.readFrom(ctx, p.desired.MachineStore)
 	if err != nil {
 		return nil, err
 	}
 
-	next, changed := former.Promote(groups, session.Env.Now().Unix())
+	next, changed := former.Promote(groups, p.session.Env.Now().Unix())
 	if len(changed) == 0 {
 		return nil, nil
 	}
 
-	return changed, session.writeLaunches(ctx, d, former, next)
+	return changed, p.write(ctx, former, next)
 }
 
-// writeLaunches signs and writes launches, unless another process has changed the former ones in the meantime.
-func (session *Session) writeLaunches(ctx context.Context, d *Desired, former publishedLaunches, next node.Launches) error {
-	if err := session.ensureLock(ctx); err != nil {
+// write signs and writes launches, unless another process has changed the former ones in the
+// meantime.
+func (p LaunchPublisher) write(ctx context.Context, former publishedLaunches, next node.Launches) error {
+	if err := p.session.ensureLock(ctx); err != nil {
 		return err
 	}
 
-	ca, err := session.openKubernetesCA(ctx)
+	ca, err := p.session.openKubernetesCA(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,7 +206,7 @@ func (session *Session) writeLaunches(ctx context.Context, d *Desired, former pu
 	}
 
 	object := store.Object{Key: former.object.Key, Body: body}
-	written, err := clusterstate.ReplaceObject(ctx, d.MachineStore, object, former.object)
+	written, err := clusterstate.ReplaceObject(ctx, p.desired.MachineStore, object, former.object)
 	if errors.Is(err, store.ErrConflict) {
 		return diag.WithHint(
 			fmt.Errorf("publish %s: %w", former.object.Key, err),
@@ -201,9 +218,9 @@ func (session *Session) writeLaunches(ctx context.Context, d *Desired, former pu
 		return err
 	}
 
-	d.publishedLaunches = &publishedLaunches{Launches: next, object: written}
-	if d.publishedStore() == store.Store(d.View) {
-		d.View.AddObject(written)
+	p.desired.publishedLaunches = &publishedLaunches{Launches: next, object: written}
+	if p.desired.publishedStore() == store.Store(p.desired.View) {
+		p.desired.View.AddObject(written)
 	}
 
 	return nil
@@ -244,8 +261,9 @@ func karpenterPools(set manifest.Set, launches map[string]model.KarpenterLaunch)
 	return out
 }
 
-// karpenterKubelet returns the settings by which Karpenter computes what fits on a machine. The kubelet reserves a share of the
-// machine, so it is that of the largest type: on others more fits than Karpenter thinks, and never less.
+// karpenterKubelet returns the settings by which Karpenter computes what fits on a machine. The
+// kubelet reserves a share of the machine, so it is that of the largest type: on others more fits
+// than Karpenter thinks, and never less.
 func karpenterKubelet(set manifest.Set, spec v1alpha1.InstanceGroupSpec) v1alpha1.Kubelet {
 	cpus, memory := 0, 0
 	for _, name := range manifest.MachineTypes(spec) {

@@ -36,7 +36,12 @@ func checkManager(v validator, spec v1alpha1.InstanceGroupSpec) {
 		return
 	}
 
-	v.checkChoice("spec.manager", spec.Manager, v1alpha1.ManagerCloudGroup, v1alpha1.ManagerKarpenter)
+	v.checkChoice(
+		"spec.manager",
+		spec.Manager,
+		v1alpha1.ManagerCloudGroup,
+		v1alpha1.ManagerKarpenter,
+	)
 	if !spec.UsesKarpenter() {
 		return
 	}
@@ -57,11 +62,13 @@ func checkManager(v validator, spec v1alpha1.InstanceGroupSpec) {
 func checkKarpenterSizes(v validator, spec v1alpha1.InstanceGroupSpec) {
 	if n := spec.MinMachines(); n != 0 {
 		v.errorf("spec.minSize", strconv.Itoa(n), "leave it out, or set it to 0",
-			"is not possible with spec.manager Karpenter, which starts machines for pending pods only")
+			"is not possible with spec.manager Karpenter, "+
+				"which starts machines for pending pods only")
 	}
 
 	if spec.MaxSize == nil {
-		v.errorf("spec.maxSize", "", "set it to the largest number of machines that Karpenter may run",
+		v.errorf("spec.maxSize", "",
+			"set it to the largest number of machines that Karpenter may run",
 			"is required with spec.manager Karpenter")
 	}
 }
@@ -71,13 +78,15 @@ func checkKarpenterMixed(v validator, spec v1alpha1.InstanceGroupSpec) {
 	const at = "spec.mixedInstancesPolicy"
 	p := spec.MixedInstancesPolicy
 	if n := p.OnDemandBase; n != 0 {
-		v.errorf(at+".onDemandBase", strconv.Itoa(n), "leave it out: create another group for on-demand instances",
+		v.errorf(at+".onDemandBase", strconv.Itoa(n),
+			"leave it out: create another group for on-demand instances",
 			"is not possible with spec.manager Karpenter")
 	}
 
 	if n := p.OnDemandAboveBase; n != 0 && n != allOnDemand {
 		v.errorf(at+".onDemandAboveBase", strconv.Itoa(n),
-			"use 0, for spot instances and on-demand ones without capacity for them, or 100, for on-demand instances only",
+			"use 0, for spot instances and on-demand ones without capacity for them, "+
+				"or 100, for on-demand instances only",
 			"is not possible with spec.manager Karpenter, which keeps no share")
 	}
 
@@ -86,7 +95,8 @@ func checkKarpenterMixed(v validator, spec v1alpha1.InstanceGroupSpec) {
 		{at + ".spotAllocationStrategy", p.SpotAllocationStrategy},
 	} {
 		if f[1] != "" {
-			v.errorf(f[0], f[1], "leave it out", "is for Auto Scaling: Karpenter has a strategy of its own")
+			v.errorf(f[0], f[1], "leave it out",
+				"is for Auto Scaling: Karpenter has a strategy of its own")
 		}
 	}
 
@@ -103,12 +113,14 @@ func checkKarpenterMixed(v validator, spec v1alpha1.InstanceGroupSpec) {
 	}
 }
 
-// rejectForKarpenter reports the fields that only Auto Scaling groups have, and those that would give more rights to machines that
-// whoever has Karpenter's role can launch with user data of their own (docs/design/0028-karpenter.md).
+// rejectForKarpenter reports the fields that only Auto Scaling groups have, and those that would
+// give more rights to machines that whoever has Karpenter's role can launch with user data of their
+// own (docs/design/0028-karpenter.md).
 func rejectForKarpenter(v validator, spec v1alpha1.InstanceGroupSpec) {
 	const (
 		scaling = "is for Auto Scaling groups, and spec.manager is Karpenter"
-		rights  = "is not possible with spec.manager Karpenter: whoever has its role could start machines that have it"
+		rights  = "is not possible with spec.manager Karpenter: " +
+			"whoever has its role could start machines that have it"
 	)
 
 	const account = "grant the permissions to the service account of a pod"
@@ -132,10 +144,12 @@ func rejectForKarpenter(v validator, spec v1alpha1.InstanceGroupSpec) {
 	}
 }
 
-// checkKarpenterUpdate checks the settings of rolling updates: Karpenter replaces machines, and knows how many at once.
+// checkKarpenterUpdate checks the settings of rolling updates: Karpenter replaces machines, and
+// knows how many at once.
 func checkKarpenterUpdate(v validator, u v1alpha1.RollingUpdate) {
 	if u.MaxUnavailable == "0" {
-		v.errorf("spec.rollingUpdate.maxUnavailable", "0", "use 1 or more", "would keep Karpenter from replacing machines")
+		v.errorf("spec.rollingUpdate.maxUnavailable", "0", "use 1 or more",
+			"would keep Karpenter from replacing machines")
 	}
 
 	u.MaxUnavailable = ""
@@ -146,7 +160,8 @@ func checkKarpenterUpdate(v validator, u v1alpha1.RollingUpdate) {
 	}
 }
 
-// checkKarpenterLabels reports labels that Karpenter sets itself, or that it does not allow node pools to set.
+// checkKarpenterLabels reports labels that Karpenter sets itself, or that it does not allow node
+// pools to set.
 func checkKarpenterLabels(v validator, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		domain, _, _ := strings.Cut(key, "/")
@@ -165,6 +180,7 @@ func checkKarpenterCluster(v validator, spec v1alpha1.InstanceGroupSpec, c v1alp
 		return
 	}
 
+	const ownOnly = "Karpenter's role may use those of Slipway only"
 	reject := func(fix, why string) { v.errorf("spec.manager", spec.Manager, fix, "%s", why) }
 	if !HasPodIdentity(c) {
 		reject("set spec.serviceAccountIssuerDiscovery.discoveryStore when you create a cluster",
@@ -173,27 +189,29 @@ func checkKarpenterCluster(v validator, spec v1alpha1.InstanceGroupSpec, c v1alp
 
 	if c.Spec.CloudProvider.AWS.InstanceProfiles.Worker != "" {
 		reject("leave out spec.cloudProvider.aws.instanceProfiles.worker, or use CloudGroup",
-			"is not possible with an instance profile of yours: Karpenter's role may use those of Slipway only")
+			"is not possible with an instance profile of yours: "+ownOnly)
 	}
 
 	if c.Spec.CloudProvider.AWS.SecurityGroups.Worker != "" {
 		reject("leave out spec.cloudProvider.aws.securityGroups.worker, or use CloudGroup",
-			"is not possible with a security group of yours: Karpenter's role may use those of Slipway only")
+			"is not possible with a security group of yours: "+ownOnly)
 	}
 
 	if HasVPCPods(c) {
-		reject("use spec.networking.cni flannel, or CloudGroup", "is not possible with spec.networking.cni amazon-vpc")
+		reject("use spec.networking.cni flannel, or CloudGroup",
+			"is not possible with spec.networking.cni amazon-vpc")
 	}
 
 	for _, s := range c.Spec.Networking.Subnets {
 		if s.ID != "" && slices.Contains(spec.Subnets, s.Name) {
 			reject("use a subnet that Slipway creates, or CloudGroup",
-				"is not possible in the existing subnet "+s.Name+": Karpenter's role may use those of Slipway only")
+				"is not possible in the existing subnet "+s.Name+": "+ownOnly)
 		}
 	}
 }
 
-// checkKarpenterAccount reports a role in the manifest for Karpenter's service account, which has one of its own.
+// checkKarpenterAccount reports a role in the manifest for Karpenter's service account, which has
+// one of its own.
 func checkKarpenterAccount(v validator, s Set) {
 	if len(KarpenterGroups(s.Groups)) == 0 {
 		return
@@ -205,7 +223,8 @@ func checkKarpenterAccount(v validator, s Set) {
 				fmt.Sprintf("spec.iam.serviceAccountExternalPermissions[%d]", i),
 				p.Namespace+"/"+p.Name,
 				"leave it out",
-				"is the service account of Karpenter: Slipway creates its role, since a group has spec.manager Karpenter",
+				"is the service account of Karpenter: Slipway creates its role, "+
+					"since a group has spec.manager Karpenter",
 			)
 		}
 	}

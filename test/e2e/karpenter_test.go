@@ -60,6 +60,7 @@ func TestKarpenter(t *testing.T) {
 		{"what Karpenter does is no drift", checkNoDrift},
 		{"an empty machine is ended", endBurst},
 		{"without capacity on spot it is on demand", burstOnDemand},
+		{"a rolling update replaces it", rollBurst},
 		{"delete leaves nothing", deleteKarpenterCluster},
 	})
 }
@@ -159,6 +160,35 @@ func burstOnDemand(e *environment) {
 	e.runSlipway("region", "faults", "add", "--effect", "no-capacity", "--kind", "spot")
 	e.burst("")
 	e.runSlipway("region", "faults", "clear")
+}
+
+// rollBurst changes the labels of the group. The machine stays after an apply, and Karpenter replaces it after a rolling update.
+func rollBurst(e *environment) {
+	before := *e.burstMachines()[0].InstanceId
+	file := filepath.Join(e.t.TempDir(), "burst.yaml")
+	writeFile(e.t, file, strings.Replace(burstManifest, "example.com/kind: burst", "example.com/kind: burst, example.com/round: two", 1))
+	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	time.Sleep(90 * time.Second) // the control plane compares its objects once a minute
+	if all := e.burstMachines(); len(all) != 1 || *all[0].InstanceId != before {
+		e.t.Fatalf("an apply has replaced the machine: %+v", all)
+	}
+	if out := e.kubectl("get", "nodeclaims", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Drifted")].status}`); strings.Contains(out, "True") {
+		e.t.Errorf("after an apply, the machine is drifted: %s", out)
+	}
+	start := time.Now()
+	e.runSlipway("rolling-update", "cluster", clusterName, "--yes")
+	e.waitUntil("another machine runs the pod", 8*time.Minute, func() error {
+		all := e.burstMachines()
+		nodes := e.kubectl("get", "nodes", "-l", "example.com/round=two", "-o", "name")
+		available := e.tryKubectl("wait", "deployment/burst", "--for=condition=Available", "--timeout=5s")
+		if len(all) != 1 || *all[0].InstanceId == before || nodes == "" || available.code != 0 {
+			return fmt.Errorf("%d machines, the Nodes %q, %s", len(all), nodes, e.tryKubectl("get", "nodeclaims,pods", "-o", "wide").out)
+		}
+
+		return nil
+	})
+	e.t.Logf("COUNT a rolling update has had Karpenter replace the machine after %s", time.Since(start).Round(time.Second))
 }
 
 // deleteKarpenterCluster deletes the cluster while a machine of Karpenter runs.

@@ -39,7 +39,7 @@ func WriteRevisions(ctx context.Context, session *cluster.Session, d *cluster.De
 		return err
 	}
 
-	waiting, err := session.PublishLaunches(ctx, d)
+	waiting, err := cluster.NewLaunchPublisher(session, d).Publish(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// pools are the groups whose machines Karpenter launches and replaces. An update only says with what: Karpenter then calls machines
-// with anything else drifted, and replaces them within the disruption budgets of the group's NodePool.
+// pools are the groups whose machines Karpenter launches and replaces. An update only says with
+// what: Karpenter then calls machines with anything else drifted, and replaces them within the
+// disruption budgets of the group's NodePool.
 type pools interface {
 	// Waiting returns the groups whose machines are launched otherwise after an update.
 	Waiting(ctx context.Context) ([]string, error)
@@ -27,8 +28,9 @@ type sessionPools struct {
 	groups  []string
 }
 
-// newPools returns the pools that a request is about; nil without any. A rollback and a forced update are not about them: nothing
-// is known of the machines that Karpenter had launched before, and it ends machines by itself.
+// newPools returns the pools that a request is about; nil without any. A rollback and a forced
+// update are not about them: nothing is known of the machines that Karpenter had launched before,
+// and it ends machines by itself.
 func newPools(session *cluster.Session, set manifest.Set, req Request) pools {
 	var groups []string
 	for _, g := range manifest.KarpenterGroups(set.Groups) {
@@ -51,7 +53,7 @@ func (p sessionPools) Waiting(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 
-	return p.session.FindWaitingLaunches(ctx, d, p.groups)
+	return cluster.NewLaunchPublisher(p.session, d).FindWaiting(ctx, p.groups)
 }
 
 // Promote implements pools.
@@ -61,7 +63,7 @@ func (p sessionPools) Promote(ctx context.Context, groups []string) ([]string, e
 		return nil, err
 	}
 
-	return p.session.PromoteLaunches(ctx, d, groups)
+	return cluster.NewLaunchPublisher(p.session, d).Promote(ctx, groups)
 }
 
 // update is what an update changes.
@@ -77,7 +79,8 @@ type update struct {
 // isEmpty reports whether there is nothing to do.
 func (p update) isEmpty() bool { return !p.hasMachines && len(p.pools) == 0 }
 
-// runAll replaces machines, and then has Karpenter replace its own. stop ends the former before the latter begin.
+// runAll replaces machines, and then has Karpenter replace its own. stop ends the former before the
+// latter begin.
 func (u *updater) runAll(ctx context.Context, stop <-chan struct{}, p update) error {
 	if p.hasMachines {
 		if err := u.runLocked(ctx, stop, p.first, p.options); err != nil {
@@ -96,7 +99,10 @@ func (u *updater) findWaitingPools(ctx context.Context) ([]string, error) {
 
 	waiting, err := u.pools.Waiting(ctx)
 	if len(waiting) > 0 {
-		u.notify("Karpenter will replace the machines of %s, within the disruption budgets of their NodePools", strings.Join(waiting, ", "))
+		u.notify(
+			"Karpenter will replace the machines of %s, within the disruption budgets of their NodePools",
+			strings.Join(waiting, ", "),
+		)
 	}
 
 	return waiting, err
@@ -114,7 +120,10 @@ func (u *updater) promotePools(ctx context.Context, groups []string) error {
 	}
 
 	if len(changed) > 0 {
-		u.notify("Karpenter replaces the machines of %s from now on; watch it with: kubectl get nodeclaims", strings.Join(changed, ", "))
+		u.notify(
+			"Karpenter replaces the machines of %s from now on; watch it with: kubectl get nodeclaims",
+			strings.Join(changed, ", "),
+		)
 	}
 
 	return nil

@@ -11,13 +11,15 @@ import (
 // tagNodePool is a tag that Karpenter gives what it creates.
 const tagNodePool = "karpenter.sh/nodepool"
 
-// KarpenterBoundaryName returns the name of the permissions boundary of the roles of Karpenter in the clusters whose machines read
-// the store in a bucket.
+// KarpenterBoundaryName returns the name of the permissions boundary of the roles of Karpenter in
+// the clusters whose machines read the store in a bucket.
 func KarpenterBoundaryName(bucket string) string { return "slipway-karpenter-" + bucket }
 
-// KarpenterBoundaryARN returns the ARN of the permissions boundary of Karpenter's roles for the machine store in bucket.
+// KarpenterBoundaryARN returns the ARN of the permissions boundary of Karpenter's roles for the
+// machine store in bucket.
 func KarpenterBoundaryARN(partition, account, bucket string) string {
-	return "arn:" + partition + ":iam::" + account + ":policy" + BoundaryPath + KarpenterBoundaryName(bucket)
+	return "arn:" + partition + ":iam::" + account + ":policy" +
+		BoundaryPath + KarpenterBoundaryName(bucket)
 }
 
 // KarpenterInput is what the policy of Karpenter's role depends on.
@@ -36,16 +38,22 @@ type KarpenterInput struct {
 	Images []string
 	// Role is the ARN of the IAM role of the workers, and Profile that of their instance profile.
 	Role, Profile string
-	// Keys are the ARNs of the KMS keys of the user that encrypt the machines' volumes. The policy of Slipway's own key allows its
-	// use.
+	// Keys are the ARNs of the KMS keys of the user that encrypt the machines' volumes. The policy
+	// of Slipway's own key allows its use.
 	Keys []string
 }
 
-// BuildKarpenterPolicy returns the policy of Karpenter's role (docs/design/0028-karpenter.md): it may launch workers of its groups
-// with the cluster's subnets, security group and images, and end what it launched. What is launched runs what Karpenter's user data
-// says, so all rights of such a machine are Karpenter's too. Without groups it may only end machines.
+// BuildKarpenterPolicy returns the policy of Karpenter's role (docs/design/0028-karpenter.md): it
+// may launch workers of its groups with the cluster's subnets, security group and images, and end
+// what it launched. What is launched runs what Karpenter's user data says, so all rights of such a
+// machine are Karpenter's too. Without groups it may only end machines.
 func BuildKarpenterPolicy(in KarpenterInput) Policy {
-	s := policyBuilder{Input{Partition: in.Partition, Region: in.Region, Account: in.Account, Cluster: in.Cluster}}
+	s := policyBuilder{Input{
+		Partition: in.Partition,
+		Region:    in.Region,
+		Account:   in.Account,
+		Cluster:   in.Cluster,
+	}}
 	worker := stringEquals("aws:RequestTag/"+awskind.TagCluster, in.Cluster)
 	worker["StringEquals"]["aws:RequestTag/"+awskind.TagClusterID] = []string{in.ClusterID}
 	worker["StringEquals"]["aws:RequestTag/"+awskind.TagRole] = []string{"worker"}
@@ -64,7 +72,10 @@ func BuildKarpenterPolicy(in KarpenterInput) Policy {
 		worker:        worker,
 	}
 	if len(in.Groups) == 0 {
-		return Policy{Version: policyVersion, Statement: []Statement{readForKarpenter(), k.deleteStatement()}}
+		return Policy{
+			Version:   policyVersion,
+			Statement: []Statement{readForKarpenter(), k.deleteStatement()},
+		}
 	}
 
 	list := k.statements()
@@ -75,8 +86,9 @@ func BuildKarpenterPolicy(in KarpenterInput) Policy {
 	return Policy{Version: policyVersion, Statement: list}
 }
 
-// BuildKarpenterBoundary returns the permissions boundary of Karpenter's roles: the most that any of them may be allowed. Each is
-// limited to the cluster of its own tag. The statements of [BuildBoundary] have no room for it, and machines need none of it.
+// BuildKarpenterBoundary returns the permissions boundary of Karpenter's roles: the most that any
+// of them may be allowed. Each is limited to the cluster of its own tag. The statements of
+// [BuildBoundary] have no room for it, and machines need none of it.
 func BuildKarpenterBoundary(in Input) Policy {
 	s := policyBuilder{in}
 	s.Region = "*"
@@ -92,7 +104,7 @@ func BuildKarpenterBoundary(in Input) Policy {
 	}
 
 	return Policy{
-		Version:   policyVersion,
+		Version: policyVersion,
 		Statement: slices.Concat(
 			k.statements(),
 			[]Statement{k.encryptStatement([]string{s.regionalARN("kms", "key/*")})},
@@ -101,10 +113,12 @@ func BuildKarpenterBoundary(in Input) Policy {
 	}
 }
 
-// rolesOfCluster returns the ARN pattern of the role or instance profile of the workers in the cluster of a role, and not of groups
-// with permissions of their own. Neither name is ever shortened.
+// rolesOfCluster returns the ARN pattern of the role or instance profile of the workers in the
+// cluster of a role, and not of groups with permissions of their own. Neither name is ever
+// shortened.
 func (s policyBuilder) rolesOfCluster(kind string) string {
-	return "arn:" + s.Partition + ":iam::" + s.Account + ":" + kind + "/slipway/*/" + clusterOfRole + "/" + clusterOfRole + ".worker.*"
+	return "arn:" + s.Partition + ":iam::" + s.Account + ":" + kind +
+		"/slipway/*/" + clusterOfRole + "/" + clusterOfRole + ".worker.*"
 }
 
 // karpenterPolicy builds the statements of Karpenter's policy or boundary.
@@ -180,7 +194,12 @@ func (k karpenterPolicy) launchStatements() []Statement {
 
 	return []Statement{
 		readForKarpenter(),
-		newStatement("LaunchIn", launch, k.ec2ARNs("subnet"), stringEquals("aws:ResourceTag/"+awskind.TagCluster, k.cluster)),
+		newStatement(
+			"LaunchIn",
+			launch,
+			k.ec2ARNs("subnet"),
+			stringEquals("aws:ResourceTag/"+awskind.TagCluster, k.cluster),
+		),
 		newStatement("LaunchWith", launch, k.ec2ARNs("security-group"), condition{"StringEquals": {
 			"aws:ResourceTag/" + awskind.TagCluster: {k.cluster},
 			"aws:ResourceTag/" + awskind.TagAddress: {"security-group/worker"},
@@ -193,12 +212,18 @@ func (k karpenterPolicy) launchStatements() []Statement {
 			k.ec2ARNs("fleet", "launch-template", "network-interface", "spot-instances-request", "volume"),
 			k.created(),
 		),
-		newStatement("Launch", qualifyActions("ec2", "RunInstances"), k.ec2ARNs("instance"), machine),
+		newStatement(
+			"Launch",
+			qualifyActions("ec2", "RunInstances"),
+			k.ec2ARNs("instance"),
+			machine,
+		),
 	}
 }
 
-// tagStatements allow tags on what is created, and later the tags that Karpenter adds to its instances. No tag may make Slipway take
-// something for a resource of its own, or for a machine of the control plane.
+// tagStatements allow tags on what is created, and later the tags that Karpenter adds to its
+// instances. No tag may make Slipway take something for a resource of its own, or for a machine of
+// the control plane.
 func (k karpenterPolicy) tagStatements() []Statement {
 	isNew := k.created()
 	isNew["StringEquals"]["ec2:CreateAction"] = []string{"CreateFleet", "CreateLaunchTemplate", "RunInstances"}

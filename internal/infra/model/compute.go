@@ -68,7 +68,7 @@ func (b *builder) addWorkers() {
 		}
 
 		if ig.Spec.UsesKarpenter() {
-			b.checkKarpenterUserData(ig)
+			checkKarpenterUserData(b, ig)
 			continue
 		}
 
@@ -247,14 +247,14 @@ type bootAPI struct {
 	Elastic  bool   `json:"elastic,omitempty"`
 }
 
-// The markers of the load balancers' names in the text of [builder.bootText].
+// The markers of the load balancers' names in the text of [bootText].
 const (
 	publicMarker   = "@@PUBLIC@@"
 	internalMarker = "@@INTERNAL@@"
 )
 
 // bootText returns the boot script with the boot configuration, with markers for the load balancers' names, which AWS assigns.
-func (b *builder) bootText(l machineSet) string {
+func bootText(b *builder, l machineSet) string {
 	boot := b.Boot[l.group.Metadata.Name]
 	config := bootConfig{
 		Cluster:  b.clusterName(),
@@ -287,7 +287,7 @@ func (b *builder) bootText(l machineSet) string {
 // bootUserData returns the boot script with the boot configuration, with the load balancers' names as symbols.
 func (b *builder) bootUserData(l machineSet) graph.Text {
 	outer, inner := b.apiHostnames()
-	text := graph.LiteralText(b.bootText(l))
+	text := graph.LiteralText(bootText(b, l))
 	text = replaceMarker(replaceMarker(text, internalMarker, inner), publicMarker, outer)
 	size := sizeOf(text)
 	if b.SignalStack {
@@ -295,13 +295,13 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 		size += reservedNameBytes // the stack's name
 	}
 
-	b.checkBootSize(l.group, size)
+	checkBootSize(b, l.group, size)
 
 	return text
 }
 
 // checkBootSize reports a boot script that is too long.
-func (b *builder) checkBootSize(ig v1alpha1.InstanceGroup, size int) {
+func checkBootSize(b *builder, ig v1alpha1.InstanceGroup, size int) {
 	if size > maxBootUserData {
 		b.findings.Errorf(
 			"instancegroup/"+ig.Metadata.Name,

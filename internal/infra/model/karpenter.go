@@ -13,8 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// KarpenterLaunch is what Karpenter launches the machines of a group with (docs/design/0028-karpenter.md). A group with an Auto
-// Scaling group has a launch template instead.
+// KarpenterLaunch is what Karpenter launches the machines of a group with
+// (docs/design/0028-karpenter.md). A group with an Auto Scaling group has a launch template
+// instead.
 type KarpenterLaunch struct {
 	// UserData has the markers @@PUBLIC@@ and @@INTERNAL@@ for the names of the API.
 	UserData string
@@ -30,7 +31,8 @@ type KarpenterLaunch struct {
 	Tags map[string]string
 }
 
-// KarpenterLaunches returns what Karpenter launches the machines of each of its groups with, by the name of the group.
+// KarpenterLaunches returns what Karpenter launches the machines of each of its groups with, by the
+// name of the group.
 func KarpenterLaunches(in Input) map[string]KarpenterLaunch {
 	b := &builder{Input: in}
 	out := map[string]KarpenterLaunch{}
@@ -66,7 +68,8 @@ func karpenterLaunch(b *builder, ig v1alpha1.InstanceGroup) KarpenterLaunch {
 	return l
 }
 
-// addressTags returns the tags by which Karpenter finds a resource of the cluster: nobody knows its id when templates are rendered.
+// addressTags returns the tags by which Karpenter finds a resource of the cluster: nobody knows its
+// id when templates are rendered.
 func addressTags(b *builder, addr graph.Addr) map[string]string {
 	return map[string]string{
 		awskind.TagCluster:   b.clusterName(),
@@ -75,7 +78,8 @@ func addressTags(b *builder, addr graph.Addr) map[string]string {
 	}
 }
 
-// volumeKeyName returns the KMS key of the root volumes of a group, by a name that is known before the key exists.
+// volumeKeyName returns the KMS key of the root volumes of a group, by a name that is known before
+// the key exists.
 func volumeKeyName(b *builder, spec v1alpha1.InstanceGroupSpec) string {
 	if keys := karpenterKeys(b, []v1alpha1.InstanceGroup{{Spec: spec}}); len(keys) > 0 {
 		return keys[0]
@@ -84,7 +88,8 @@ func volumeKeyName(b *builder, spec v1alpha1.InstanceGroupSpec) string {
 	return KeyAliasName(b.clusterName())
 }
 
-// karpenterKeys returns the ARNs of the KMS keys of the user that encrypt the root volumes of groups, each once.
+// karpenterKeys returns the ARNs of the KMS keys of the user that encrypt the root volumes of
+// groups, each once.
 func karpenterKeys(b *builder, groups []v1alpha1.InstanceGroup) []string {
 	var out []string
 	for _, ig := range groups {
@@ -101,9 +106,10 @@ func karpenterKeys(b *builder, groups []v1alpha1.InstanceGroup) []string {
 	return out
 }
 
-// karpenterUserData returns the user data of a group of Karpenter, with markers for the names of the API.
+// karpenterUserData returns the user data of a group of Karpenter, with markers for the names of
+// the API.
 func karpenterUserData(b *builder, ig v1alpha1.InstanceGroup) string {
-	own := graph.LiteralText(b.bootText(machineSet{group: ig, name: ig.Metadata.Name}))
+	own := graph.LiteralText(bootText(b, machineSet{group: ig, name: ig.Metadata.Name}))
 	text := ""
 	for _, p := range withAdditionalUserData(ig.Spec, own).Parts() {
 		text += p.Literal // without symbols there is nothing else
@@ -113,22 +119,26 @@ func karpenterUserData(b *builder, ig v1alpha1.InstanceGroup) string {
 }
 
 // checkKarpenterUserData reports user data that is too long.
-func (b *builder) checkKarpenterUserData(ig v1alpha1.InstanceGroup) {
+func checkKarpenterUserData(b *builder, ig v1alpha1.InstanceGroup) {
 	const names = 2 * reservedNameBytes
-	b.checkBootSize(ig, len(b.bootText(machineSet{group: ig, name: ig.Metadata.Name}))+names)
-	b.checkUserDataSize(ig, len(karpenterUserData(b, ig))+names)
+	checkBootSize(b, ig, len(bootText(b, machineSet{group: ig, name: ig.Metadata.Name}))+names)
+	checkUserDataSize(b, ig, len(karpenterUserData(b, ig))+names)
 }
 
 // karpenterAccount returns the service account of Karpenter, without permissions.
 func karpenterAccount() v1alpha1.ServiceAccountPermissions {
-	return v1alpha1.ServiceAccountPermissions{Namespace: manifest.KarpenterNamespace, Name: manifest.KarpenterName}
+	return v1alpha1.ServiceAccountPermissions{
+		Namespace: manifest.KarpenterNamespace,
+		Name:      manifest.KarpenterName,
+	}
 }
 
 // karpenterInput returns what the policy of Karpenter's role depends on.
 func karpenterInput(b *builder, groups []v1alpha1.InstanceGroup) iampolicy.KarpenterInput {
 	name := RoleName(b.clusterName(), b.Region, v1alpha1.RoleWorker)
 	arn := func(kind string) string {
-		return "arn:" + b.Partition + ":iam::" + b.Account + ":" + kind + RolePath(b.clusterName(), b.Region) + name
+		return "arn:" + b.Partition + ":iam::" + b.Account + ":" + kind +
+			RolePath(b.clusterName(), b.Region) + name
 	}
 
 	in := iampolicy.KarpenterInput{
@@ -154,7 +164,8 @@ func karpenterInput(b *builder, groups []v1alpha1.InstanceGroup) iampolicy.Karpe
 	return in
 }
 
-// karpenterBoundary returns the ARN of the permissions boundary of Karpenter's role; empty for a store without boundaries.
+// karpenterBoundary returns the ARN of the permissions boundary of Karpenter's role; empty for a
+// store without boundaries.
 func karpenterBoundary(b *builder) string {
 	if b.MachineStore.Boundary == "" {
 		return ""
@@ -163,8 +174,8 @@ func karpenterBoundary(b *builder) string {
 	return iampolicy.KarpenterBoundaryARN(b.Partition, b.Account, b.MachineStore.Bucket)
 }
 
-// launchCheckStatements allows control-plane machines to read the user data of the cluster's machines, if Karpenter launches some:
-// they may join only with that of their group.
+// launchCheckStatements allows control-plane machines to read the user data of the cluster's
+// machines, if Karpenter launches some: they may join only with that of their group.
 func launchCheckStatements(b *builder) []policyStatement {
 	if len(manifest.KarpenterGroups(b.Groups)) == 0 {
 		return nil

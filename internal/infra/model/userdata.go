@@ -22,7 +22,7 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 
 	text := withAdditionalUserData(l.group.Spec, own)
 	if len(l.group.Spec.AdditionalUserData) > 0 {
-		b.checkUserDataSize(l.group, sizeOf(text))
+		checkUserDataSize(b, l.group, sizeOf(text))
 	}
 
 	return text
@@ -38,7 +38,7 @@ func withAdditionalUserData(spec v1alpha1.InstanceGroupSpec, own graph.Text) gra
 }
 
 // checkUserDataSize reports user data that is too long for EC2.
-func (b *builder) checkUserDataSize(ig v1alpha1.InstanceGroup, size int) {
+func checkUserDataSize(b *builder, ig v1alpha1.InstanceGroup, size int) {
 	if size > maxEC2UserData {
 		b.findings.Errorf(
 			"instancegroup/"+ig.Metadata.Name+": spec.additionalUserData",

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// karpenterCheckInterval is the time between two comparisons of Karpenter's objects with an unchanged list.
+	// karpenterCheckInterval is the time between two comparisons of Karpenter's objects with an
+	// unchanged list.
 	karpenterCheckInterval = time.Minute
 
 	karpenterLeaseName = "slipway-karpenter"
@@ -26,15 +27,17 @@ const (
 	nodeClassesPath = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 )
 
-// karpenterTask keeps the EC2NodeClass and the NodePool of each group whose machines Karpenter launches, if this machine of the
-// control plane is elected for it. The signed list of launches has what they say.
+// karpenterTask keeps the EC2NodeClass and the NodePool of each group whose machines Karpenter
+// launches, if this machine of the control plane is elected for it. The signed list of launches has
+// what they say.
 type karpenterTask struct {
 	agent    *Agent
 	api      kube.Client
 	election *election
 	list     *launchList
 
-	// applied is the serial that was applied last, and checkAfter is when it is compared with the cluster again.
+	// applied is the serial that was applied last, and checkAfter is when it is compared with the
+	// cluster again.
 	applied    int64
 	checkAfter time.Time
 }
@@ -78,8 +81,8 @@ func (t *karpenterTask) run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile makes the cluster have the objects of all pools, and deletes those of groups that are no longer Karpenter's. A group that
-// is refused does not stop the others.
+// reconcile makes the cluster have the objects of all pools, and deletes those of groups that are
+// no longer Karpenter's. A group that is refused does not stop the others.
 func (t *karpenterTask) reconcile(ctx context.Context, pools map[string]node.Pool) error {
 	known, err := t.listOwn(ctx)
 	if errors.Is(err, kube.ErrNotFound) {
@@ -109,8 +112,9 @@ func (t *karpenterTask) reconcile(ctx context.Context, pools map[string]node.Poo
 	return errors.Join(errs...)
 }
 
-// listOwn returns the paths of the NodePools and then of the EC2NodeClasses that the control plane has written: machines of a pool end
-// before its class. The error wraps [kube.ErrNotFound] if the API server does not know these kinds.
+// listOwn returns the paths of the NodePools and then of the EC2NodeClasses that the control plane
+// has written: machines of a pool end before its class. The error wraps [kube.ErrNotFound] if the
+// API server does not know these kinds.
 func (t *karpenterTask) listOwn(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, path := range []string{nodePoolsPath, nodeClassesPath} {

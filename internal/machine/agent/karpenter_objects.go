@@ -21,8 +21,8 @@ const groupLabel = "slipway.dev/group"
 // object is a part of a Kubernetes object.
 type object = map[string]any
 
-// BuildKarpenterObjects returns the EC2NodeClass and the NodePool of a group in a cluster with these names of the API. It fails if
-// the user data needs a name that the cluster lacks.
+// BuildKarpenterObjects returns the EC2NodeClass and the NodePool of a group in a cluster with
+// these names of the API. It fails if the user data needs a name that the cluster lacks.
 func BuildKarpenterObjects(group string, p node.Pool, api node.APIEndpoints) (class, pool map[string]any, err error) {
 	userData, ok := p.Launch.FillUserData(api)
 	if !ok {
@@ -32,7 +32,8 @@ func BuildKarpenterObjects(group string, p node.Pool, api node.APIEndpoints) (cl
 	return buildNodeClass(group, p, userData), buildNodePool(group, p), nil
 }
 
-// buildNodeClass returns the EC2NodeClass of a group. Its user data and its image are those that the join endpoint demands.
+// buildNodeClass returns the EC2NodeClass of a group. Its user data and its image are those that
+// the join endpoint demands.
 func buildNodeClass(group string, p node.Pool, userData string) object {
 	root := p.RootVolume
 	ebs := object{
@@ -93,8 +94,9 @@ func selectByTags(resources []map[string]string) []object {
 	return out
 }
 
-// buildNodePool returns the NodePool of a group. It ends machines that are empty, and replaces those that a rolling update has made
-// outdated, not more at once than the limits allow. No machine ends because of its age.
+// buildNodePool returns the NodePool of a group. It ends machines that are empty, and replaces
+// those that a rolling update has made outdated, not more at once than the limits allow. No machine
+// ends because of its age.
 func buildNodePool(group string, p node.Pool) object {
 	labels := maps.Clone(p.NodeLabels)
 	if labels == nil {

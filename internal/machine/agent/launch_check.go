@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// launchCheck decides whether a machine may join that no Auto Scaling group launched: if the signed list of its group has its
-// user data and image, it runs this cluster's agent, whoever launched it (docs/design/0028-karpenter.md). It may be used
-// concurrently.
+// launchCheck decides whether a machine may join that no Auto Scaling group launched: if the signed
+// list of its group has its user data and image, it runs this cluster's agent, whoever launched it
+// (docs/design/0028-karpenter.md). It may be used concurrently.
 type launchCheck struct {
 	machines EC2Client
 	api      node.APIEndpoints

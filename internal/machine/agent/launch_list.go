@@ -16,7 +16,8 @@ import (
 // launchSerialFile has the highest serial of the launches that this machine has seen.
 const launchSerialFile = "/var/lib/slipway/launches-serial"
 
-// launchList reads the signed list of what machines of Karpenter may run. It may not be used concurrently.
+// launchList reads the signed list of what machines of Karpenter may run. It may not be used
+// concurrently.
 type launchList struct {
 	cluster  string
 	ca       string // certificates of the Kubernetes CA, PEM
@@ -44,7 +45,8 @@ func newLaunchList(a *Agent) *launchList {
 	}
 }
 
-// read returns the list, which is read and verified if it has changed. Without a list no group has launches.
+// read returns the list, which is read and verified if it has changed. Without a list no group has
+// launches.
 func (l *launchList) read(ctx context.Context) (node.Launches, error) {
 	if l.url == "" {
 		return node.Launches{}, nil
@@ -79,7 +81,8 @@ func (l *launchList) read(ctx context.Context) (node.Launches, error) {
 	return l.list, nil
 }
 
-// keepSerial fails if this machine has seen a list with a higher serial: somebody has restored an earlier one.
+// keepSerial fails if this machine has seen a list with a higher serial: somebody has restored an
+// earlier one.
 func (l *launchList) keepSerial(serial int64) error {
 	seen := int64(0)
 	if l.root.Exists(launchSerialFile) {

@@ -20,18 +20,20 @@ const LaunchesKind = "MachineLaunches"
 // launchesPurpose separates the signatures of launches from others of the same key.
 const launchesPurpose = "machine launches v1"
 
-// Markers in the user data of a Launch. A control-plane machine replaces them by the names of the API that it has itself.
-// Nobody knows these names when templates are rendered.
+// Markers in the user data of a Launch. A control-plane machine replaces them by the names of the
+// API that it has itself. Nobody knows these names when templates are rendered.
 const (
 	PublicAPIMarker   = "@@PUBLIC@@"
 	InternalAPIMarker = "@@INTERNAL@@"
 )
 
-// maxLaunches limits the launches of a group. A machine whose user data has left the list cannot renew its certificate.
+// maxLaunches limits the launches of a group. A machine whose user data has left the list cannot
+// renew its certificate.
 const maxLaunches = 30
 
-// Launches says what the machines of groups that no Auto Scaling group launches may run. Control-plane machines read it when
-// such a machine joins. It is signed with the key of the Kubernetes CA, which every machine knows from its node document.
+// Launches says what the machines of groups that no Auto Scaling group launches may run.
+// Control-plane machines read it when such a machine joins. It is signed with the key of the
+// Kubernetes CA, which every machine knows from its node document.
 type Launches struct {
 	// APIVersion is v1alpha1.APIVersion.
 	APIVersion string `json:"apiVersion"`
@@ -39,14 +41,16 @@ type Launches struct {
 	Kind string `json:"kind"`
 	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// Serial grows with each change. A control-plane machine refuses a list with a lower one than it has seen.
+	// Serial grows with each change. A control-plane machine refuses a list with a lower one than
+	// it has seen.
 	Serial int64 `json:"serial"`
-	// Groups has the launches of each group by its name, the current one first. Machines of groups that are not there must
-	// have been launched by Auto Scaling.
+	// Groups has the launches of each group by its name, the current one first. Machines of groups
+	// that are not there must have been launched by Auto Scaling.
 	Groups map[string][]Launch `json:"groups"`
 	// Pools has what Karpenter launches machines of each group with.
 	Pools map[string]Pool `json:"pools,omitempty"`
-	// Next has what it launches them with after the next rolling update, for groups where that differs.
+	// Next has what it launches them with after the next rolling update, for groups where that
+	// differs.
 	Next map[string]Pool `json:"next,omitempty"`
 }
 
@@ -58,14 +62,16 @@ type Launch struct {
 	Image string `json:"image"`
 }
 
-// Pool is what Karpenter is told about a group: the control plane writes an EC2NodeClass and a NodePool from it.
+// Pool is what Karpenter is told about a group: the control plane writes an EC2NodeClass and a
+// NodePool from it.
 type Pool struct {
 	// Launch is the user data and the image.
 	Launch Launch `json:"launch"`
 	// Profile is the name of the instance profile.
 	Profile string `json:"profile"`
-	// Subnets has the tags of each subnet, and SecurityGroups those of each security group.
-	Subnets        []map[string]string `json:"subnets"`
+	// Subnets has the tags of each subnet.
+	Subnets []map[string]string `json:"subnets"`
+	// SecurityGroups has the tags of each security group.
 	SecurityGroups []map[string]string `json:"securityGroups"`
 	// RootDevice is the device name of the root volume.
 	RootDevice string `json:"rootDevice"`
@@ -79,11 +85,13 @@ type Pool struct {
 	Architecture string `json:"architecture"`
 	// MachineTypes are the EC2 instance types.
 	MachineTypes []string `json:"machineTypes"`
-	// Spot is set if machines may be spot instances. Without capacity for them Karpenter launches on-demand ones.
+	// Spot is set if machines may be spot instances. Without capacity for them Karpenter launches
+	// on-demand ones.
 	Spot bool `json:"spot,omitempty"`
-	// NodeLabels and Taints of the Nodes, each taint as key=value:Effect.
+	// NodeLabels of the Nodes.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	Taints     []string          `json:"taints,omitempty"`
+	// Taints of the Nodes, each key=value:Effect.
+	Taints []string `json:"taints,omitempty"`
 	// Kubelet are the settings by which Karpenter computes how many pods fit on a machine.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 	// Limits can change without a rolling update.
@@ -108,7 +116,8 @@ func (p Pool) sameLaunch(other Pool) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
-// FillUserData returns the user data of the launch in a cluster with these names of the API; false if the cluster lacks one.
+// FillUserData returns the user data of the launch in a cluster with these names of the API; false
+// if the cluster lacks one.
 func (l Launch) FillUserData(api APIEndpoints) (string, bool) {
 	text := l.UserData
 	for _, pair := range [][2]string{{InternalAPIMarker, api.Internal}, {PublicAPIMarker, api.Public}} {
@@ -122,8 +131,8 @@ func (l Launch) FillUserData(api APIEndpoints) (string, bool) {
 	return text, true
 }
 
-// LaunchesKey returns the key of the Launches in the machine store. Only control-plane machines may read it, and no machine
-// may write it.
+// LaunchesKey returns the key of the Launches in the machine store. Only control-plane machines may
+// read it, and no machine may write it.
 func LaunchesKey(cluster string) string {
 	return DocumentPrefix(cluster, v1alpha1.RoleControlPlane) + "launches.json"
 }
@@ -134,16 +143,18 @@ type LaunchesInput struct {
 	Cluster string
 	// Former launches; zero if there are none or if they cannot be trusted.
 	Former Launches
-	// Current is what Karpenter is to launch machines of each of its groups with from now on, by group.
+	// Current is what Karpenter is to launch machines of each of its groups with from now on, by
+	// group.
 	Current map[string]Pool
-	// FirstSerial is the lowest serial of changed launches. A time in seconds is greater than any serial of launches that were
-	// lost.
+	// FirstSerial is the lowest serial of changed launches. A time in seconds is greater than any
+	// serial of launches that were lost.
 	FirstSerial int64
 }
 
-// NewLaunches returns the launches that make others current, and whether they differ from the former ones. Earlier launches of
-// a group stay, since running machines have them. A group keeps its pool until [Launches.Promote], so that an apply does not replace
-// machines. Groups that are no longer there are left out.
+// NewLaunches returns the launches that make others current, and whether they differ from the
+// former ones. Earlier launches of a group stay, since running machines have them. A group keeps
+// its pool until [Launches.Promote], so that an apply does not replace machines. Groups that are no
+// longer there are left out.
 func NewLaunches(in LaunchesInput) (out Launches, changed bool) {
 	out = Launches{
 		APIVersion: v1alpha1.APIVersion,
@@ -176,7 +187,8 @@ func NewLaunches(in LaunchesInput) (out Launches, changed bool) {
 	return out, true
 }
 
-// listLaunches returns the launches of a group: the current one, that of its pool, and the former ones.
+// listLaunches returns the launches of a group: the current one, that of its pool, and the former
+// ones.
 func listLaunches(current, pool Launch, former []Launch) []Launch {
 	out := []Launch{current}
 	for _, l := range append([]Launch{pool}, former...) {
@@ -197,8 +209,8 @@ func (l Launches) equal(other Launches) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
-// Promote returns the launches in which groups have their next pools, as a rolling update makes it, and the names of the groups that
-// have changed. firstSerial is as in [LaunchesInput].
+// Promote returns the launches in which groups have their next pools, as a rolling update makes it,
+// and the names of the groups that have changed. firstSerial is as in [LaunchesInput].
 func (l Launches) Promote(groups []string, firstSerial int64) (Launches, []string) {
 	out := l
 	out.Pools = maps.Clone(l.Pools)
@@ -243,8 +255,8 @@ func signedLaunches() signedForm { return signedForm{name: "launches", purpose: 
 // Sign encodes and signs the launches with the key of the Kubernetes CA.
 func (l Launches) Sign(key pki.Key) ([]byte, error) { return signedLaunches().sign(l, l.Cluster, key) }
 
-// VerifyLaunches decodes the output of Sign. It fails unless a certificate of the Kubernetes CA (PEM) has the key that
-// signed, and unless the launches are those of the cluster.
+// VerifyLaunches decodes the output of Sign. It fails unless a certificate of the Kubernetes CA
+// (PEM) has the key that signed, and unless the launches are those of the cluster.
 func VerifyLaunches(body []byte, caPEM, cluster string) (Launches, error) {
 	var out Launches
 	if err := signedLaunches().verify(body, caPEM, cluster, &out); err != nil {
