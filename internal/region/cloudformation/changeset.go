@@ -38,7 +38,6 @@ type changeSet struct {
 	Created                     time.Time
 	stackContent
 	Role      string
-	Notify    []string
 	OnFailure string
 	Changes   []resourceChange
 	// WithValues are the changes for IncludePropertyValues, and Warning is the reason with them if some are unknown.
@@ -129,7 +128,6 @@ func (s changeSetHandlers) createChangeSet(
 			Created:      s.cfg.Now().UTC(),
 			stackContent: c,
 			Role:         sdkshape.String(in.RoleARN),
-			Notify:       sdkshape.Strings(in.NotificationARNs),
 			OnFailure:    sdkshape.String(in.OnStackFailure),
 			Caller:       caller,
 			Token:        sdkshape.String(in.ClientToken),
@@ -176,10 +174,7 @@ func (s *serviceState) findRepeatedChangeSet(in *sdk.CreateChangeSetInput, reque
 func (s changeSetHandlers) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
 	st := s.state.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
-		return s.newStack(
-			stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN), in.NotificationARNs},
-			statusReview,
-		)
+		return s.newStack(stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN)}, statusReview)
 	}
 
 	if st == nil {

@@ -53,7 +53,7 @@ func (s changeSetHandlers) describeChangeSet(
 		Parameters:            showParameters(cs.Params),
 		Changes:               []*sdk.Change{},
 		NextToken:             next,
-		NotificationARNs:      sdkshape.StringPointers(cs.Notify),
+		NotificationARNs:      []*string{},
 		IncludeNestedStacks:   new(false),
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}

@@ -67,7 +67,7 @@ func showStack(st *stack) *sdk.Stack {
 		DisableRollback:             new(st.DisableRollback),
 		EnableTerminationProtection: new(st.Protected),
 		Tags:                        showTags(st.Tags),
-		NotificationARNs:            sdkshape.StringPointers(st.Notify),
+		NotificationARNs:            []*string{},
 		DriftInformation: &sdk.StackDriftInformation{
 			StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
 		},

@@ -55,14 +55,9 @@ func (s *Service) newScope(st *stack, c stackContent, t *template.Template) temp
 }
 
 func (s *Service) pseudoValues(st *stack) map[string]any {
-	notify := []any{}
-	for _, n := range st.Notify {
-		notify = append(notify, n)
-	}
-
 	return map[string]any{
 		"AWS::AccountId": s.cfg.Account, "AWS::Region": s.cfg.Region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
-		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": template.NoValue{}, "AWS::NotificationARNs": notify,
+		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": template.NoValue{}, "AWS::NotificationARNs": []any{},
 	}
 }
 

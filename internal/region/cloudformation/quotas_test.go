@@ -3,6 +3,7 @@
 package cloudformation_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -47,5 +48,26 @@ func TestStackQuota(t *testing.T) {
 	}
 	if err := create("two"); err != nil {
 		t.Errorf("the stack of the change set: %v", err)
+	}
+}
+
+// TestNotificationsAreRefused: the region sends no events of stacks to topics, so it refuses topics by name.
+func TestNotificationsAreRefused(t *testing.T) {
+	t.Parallel()
+	const body = `{"Resources":{"Handle":{"Type":"AWS::CloudFormation::WaitConditionHandle"}}}`
+	l := labOf(t, regiontest.StartWith(t, regiontest.Options{NoDefaultVPC: true}))
+	topics := []string{"arn:aws:sns:eu-west-1:123456789012:stacks"}
+	_, err := l.cfn.CreateStack(l.ctx(), &cfn.CreateStackInput{
+		StackName: aws.String("one"), TemplateBody: aws.String(body), NotificationARNs: topics,
+	})
+	if got := refused(err); !strings.Contains(got, "NotificationARNs") {
+		t.Errorf("a stack with topics: %q", got)
+	}
+	_, err = l.cfn.CreateChangeSet(l.ctx(), &cfn.CreateChangeSetInput{
+		StackName: aws.String("two"), ChangeSetName: aws.String("first"), ChangeSetType: types.ChangeSetTypeCreate, TemplateBody: aws.String(body),
+		NotificationARNs: topics,
+	})
+	if got := refused(err); !strings.Contains(got, "NotificationARNs") {
+		t.Errorf("a change set with topics: %q", got)
 	}
 }

@@ -6,13 +6,11 @@ import (
 	"regexp"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
-	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // stackSettings are the settings of a stack that are not part of its content.
 type stackSettings struct {
-	name, roleARN    string
-	notificationARNs []*string
+	name, roleARN string
 }
 
 // checkName refuses an invalid name of a stack or a change set.
@@ -37,7 +35,6 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	old := s.state.findActiveStack(in.name)
 	if old != nil && old.Status == statusReview && status != statusReview {
 		old.Role = in.roleARN
-		old.Notify = sdkshape.Strings(in.notificationARNs)
 		old.makeChangeSetsObsolete()
 		s.setStackStatus(old, status, "User Initiated")
 
@@ -59,7 +56,6 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 		Resources:  map[string]*resource{},
 		ChangeSets: map[string]*changeSet{},
 		Role:       in.roleARN,
-		Notify:     sdkshape.Strings(in.notificationARNs),
 	}
 
 	s.state.Stacks[st.ID] = st

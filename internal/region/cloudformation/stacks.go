@@ -91,9 +91,8 @@ func (s stackHandlers) addStack(
 	caller wire.Caller,
 ) (*stack, error) {
 	settings := stackSettings{
-		name:             sdkshape.String(in.StackName),
-		roleARN:          sdkshape.String(in.RoleARN),
-		notificationARNs: in.NotificationARNs,
+		name:    sdkshape.String(in.StackName),
+		roleARN: sdkshape.String(in.RoleARN),
 	}
 
 	st, err := s.newStack(settings, "CREATE"+suffixInProgress)

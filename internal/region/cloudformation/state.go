@@ -44,7 +44,6 @@ type stack struct {
 	OnFailure       string
 	Timeout         int64 // minutes; 0 for none
 	Role            string
-	Notify          []string
 	ChangeSetID     string          // the change set that was executed last
 	Op              *stackOperation // running; nil for none
 	Stuck           *stackOperation // the update whose rollback failed
