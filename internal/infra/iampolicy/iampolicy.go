@@ -235,7 +235,9 @@ func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 // condition is the condition of a statement: values by operator and key.
 type condition map[string]map[string][]string
 
-func stringEquals(key string, values ...string) condition { return condition{"StringEquals": {key: values}} }
+func stringEquals(key string, values ...string) condition {
+	return condition{"StringEquals": {key: values}}
+}
 
 // dnsSuffix returns the domain of the partition's services.
 func (s policyBuilder) dnsSuffix() string { return partition.Named(s.Partition).DNSSuffix }
@@ -318,7 +320,8 @@ func (s Statement) ConditionKeys() map[string][]string {
 
 		for k, values := range keys {
 			for _, v := range values {
-				if v != "" {
+				isMissing := operator == "Null" && v == "true"
+				if v != "" && !isMissing {
 					out[k] = append(out[k], strings.ReplaceAll(v, "*", "x"))
 				}
 			}
