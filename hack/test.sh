@@ -56,6 +56,8 @@ say_phase "the preparation"
 # Packages whose full tests take minutes, at least with the race detector. With it they run in their short form (go test -short).
 heavy='/internal/(cli|repocheck|cluster/rollingupdate|machine/addon/channelsource)$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
+# Attacks start control planes and change networks, so they stay out of the background. With the race detector they are heavy.
+attacks='/test/attack$'
 light=$(grep -Ev "$heavy" <<<"$packages")
 # Packages that need nothing but a processor, for long. They run in the background while machines boot; with the race
 # detector the light ones run with the others.
@@ -86,8 +88,9 @@ background=$!
 
 if [[ ${SLIPWAY_RACE:-} ]]; then
   # repocheck reads documents one after the other: the race detector would find nothing in it.
-  CGO_ENABLED=1 go test -race -vet=off -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
-  CGO_ENABLED=1 go test -race -vet=off -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages" | grep -v /internal/repocheck) >"$results/race" || status=$?
+  CGO_ENABLED=1 go test -race -vet=off -json -p 4 -timeout 30m $(tr ' ' '\n' <<<"$light" | grep -Ev "$attacks") >"$results/packages" || status=$?
+  CGO_ENABLED=1 go test -race -vet=off -short -json -p 2 -timeout 30m $(grep -E "$heavy|$attacks" <<<"$packages" | grep -v /internal/repocheck) >"$results/race" || status=$?
+  go test -vet=off -json -timeout 25m ./test/attack >"$results/attack" || status=$?
 else
   # The tests of the agent wait for etcd and API servers, longer than all other packages take: machines boot meanwhile.
   go test -vet=off -json -timeout 25m ./internal/machine/agent >"$results/agent" &

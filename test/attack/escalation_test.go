@@ -171,6 +171,11 @@ func escalations() []escalation {
 		{"new group in a target group of others", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:TargetGroupARNs", balancerOf+"targetgroup/payments/1")}},
 		{"new group in a target group of others as a source of traffic", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:TrafficSourceIdentifiers", balancerOf+"targetgroup/payments/1")}},
 		{"new group in a classic load balancer of others", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:LoadBalancerNames", "payments")}},
+		{"group with a launch configuration of others", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:LaunchConfigurationName", "payments")}},
+		{"launch configuration of others for a group of the cluster", []step{joinTargets("UpdateAutoScalingGroup", "autoscaling:LaunchConfigurationName", "payments")}},
+		{"machine with a network interface of others", []step{{"ec2:RunInstances", ec2Of + "network-interface/eni-1", map[string][]string{
+			"ec2:LaunchTemplate": {ec2Of + "launch-template/lt-1"}, "aws:ResourceTag/team": {"payments"},
+		}}}},
 		{"console of a machine of others", []step{on("ec2:GetConsoleOutput", ec2Of+"instance/i-1")}},
 		{"tag what has no tag", []step{{"ec2:CreateTags", ec2Of + "instance/i-1", tagged("slipway.dev/cluster", "demo")}}},
 		{"role of another cluster by its tag", []step{{"iam:TagRole", ownRole, tagged("slipway.dev/cluster", "demo-2")}}},

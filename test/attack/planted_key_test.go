@@ -75,10 +75,11 @@ func TestPlantedKeyWithAGrantLikeOfEC2(t *testing.T) {
 // plantedKeyLab is a lab in which an attacker plants a key for a cluster whose key is gone.
 type plantedKeyLab struct {
 	*lab
-	tags    []kmstypes.Tag
-	policy  *string // of the cluster's key
-	text    *string // the description of the cluster's key
-	planted string  // the id of the attacker's key
+	attacker caller
+	tags     []kmstypes.Tag
+	policy   *string // of the cluster's key
+	text     *string // the description of the cluster's key
+	planted  string  // the id of the attacker's key
 }
 
 // newPlantedKeyLab creates a cluster, remembers what its key looks like, and deletes it.
@@ -97,6 +98,7 @@ func newPlantedKeyLab(t *testing.T) *plantedKeyLab {
 	l.check(err)
 	l.policy = genuine.Policy
 	l.must(caller{}, 0, "delete", "cluster", "demo", "--yes", "--destroy-data")
+	l.attacker = l.user("attacker", l.policies("demo", "--state-init"))
 
 	return l
 }
@@ -104,7 +106,7 @@ func newPlantedKeyLab(t *testing.T) *plantedKeyLab {
 // plant creates a key with the tags and the policy of the cluster's key, as the attacker, and a grant for a principal.
 func (l *plantedKeyLab) plant(grantee string) {
 	l.Helper()
-	api := kms.NewFromConfig(l.config(l.user("attacker", l.policies("demo", "--state-init"))))
+	api := kms.NewFromConfig(l.config(l.attacker))
 	planted, err := api.CreateKey(l.Context(), &kms.CreateKeyInput{
 		Description: l.text,
 		Policy:      sdk.String(strings.ReplaceAll(keyShared, ":user/starter", ":user/attacker")),

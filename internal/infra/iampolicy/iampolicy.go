@@ -320,7 +320,8 @@ func (s Statement) ConditionKeys() map[string][]string {
 
 		for k, values := range keys {
 			for _, v := range values {
-				if v != "" {
+				isMissing := operator == "Null" && v == "true"
+				if v != "" && !isMissing {
 					out[k] = append(out[k], strings.ReplaceAll(v, "*", "x"))
 				}
 			}

@@ -20,8 +20,8 @@ func (s policyBuilder) machineStatements() []Statement {
 			[]string{"*"},
 			nil,
 		),
-		s.launchStatement(),
 	)
+	out = append(out, s.launchStatements()...)
 
 	return append(out, s.listenerStatements()...)
 }
@@ -67,12 +67,17 @@ func (s policyBuilder) groupStatements() []Statement {
 	groups := []string{s.regionalARN("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*."+s.Cluster)}
 	create := s.onlyOwnTargets()
 	create["StringEquals"] = s.requestHasClusterTag()["StringEquals"]
+	// Nobody asks who starts machines of a launch configuration for its role: that was when it was created.
+	noConfiguration := map[string][]string{"autoscaling:LaunchConfigurationName": {"true"}}
+	create["Null"] = noConfiguration
+	update := s.resourceHasClusterTag()
+	update["Null"] = noConfiguration
 	attach := s.onlyOwnTargets()
 	attach["StringEquals"] = s.resourceHasClusterTag()["StringEquals"]
 	changes := []string{
 		"CompleteLifecycleAction", "DeleteAutoScalingGroup", "DeleteLifecycleHook", "DeleteTags",
 		"DetachInstances", "DetachLoadBalancerTargetGroups", "PutLifecycleHook",
-		"TerminateInstanceInAutoScalingGroup", "UpdateAutoScalingGroup",
+		"TerminateInstanceInAutoScalingGroup",
 	}
 	if s.WarmPools {
 		changes = append(changes, "DeleteWarmPool", "PutWarmPool")
@@ -110,6 +115,12 @@ func (s policyBuilder) groupStatements() []Statement {
 			qualifyActions("autoscaling", changes...),
 			groups,
 			s.resourceHasClusterTag(),
+		),
+		newStatement(
+			"UpdateGroups",
+			qualifyActions("autoscaling", "UpdateAutoScalingGroup"),
+			groups,
+			update,
 		),
 	}
 }
@@ -176,20 +187,33 @@ func (s policyBuilder) listenerStatements() []Statement {
 	)}
 }
 
-// launchStatement allows launching instances from a launch template of the cluster.
+// launchStatements allows launching instances from a launch template of the cluster.
 //
 // Auto Scaling checks that the creator of a group may launch its instances. The template, subnets and
-// security groups must be the cluster's (statement Change).
-func (s policyBuilder) launchStatement() Statement {
-	return newStatement(
-		"Launch",
-		qualifyActions("ec2", "RunInstances"),
-		append(
-			s.ec2ARNs("instance", "key-pair", "network-interface", "volume"),
-			"arn:"+s.Partition+":ec2:"+s.Region+"::image/*",
+// security groups must be the cluster's (statement Change). A new network interface gets the cluster's tag from the template, which
+// one that exists cannot get by a launch: a machine with that of others would have its addresses.
+func (s policyBuilder) launchStatements() []Statement {
+	byTemplate := condition{"ArnLike": {"ec2:LaunchTemplate": {s.regionalARN("ec2", "launch-template/*")}}}
+	withInterface := s.requestHasClusterTag()
+	withInterface["ArnLike"] = byTemplate["ArnLike"]
+
+	return []Statement{
+		newStatement(
+			"Launch",
+			qualifyActions("ec2", "RunInstances"),
+			append(
+				s.ec2ARNs("instance", "key-pair", "volume"),
+				"arn:"+s.Partition+":ec2:"+s.Region+"::image/*",
+			),
+			byTemplate,
 		),
-		condition{"ArnLike": {"ec2:LaunchTemplate": {s.regionalARN("ec2", "launch-template/*")}}},
-	)
+		newStatement(
+			"LaunchInterfaces",
+			qualifyActions("ec2", "RunInstances"),
+			s.ec2ARNs("network-interface"),
+			withInterface,
+		),
+	}
 }
 
 // leftoverStatements allows deleting the resources that programs in the cluster created, by the tags that
