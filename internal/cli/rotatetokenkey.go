@@ -55,10 +55,9 @@ func runRotateTokenKey(ctx context.Context, a *app, name string, o clusterOption
 		return err
 	}
 
-	if step != pki.RotationAdd {
-		if err := tokenkeys.CheckMachines(ctx, o.withAgent(a.newClusterEnv()), o.applyRequest(name)); err != nil {
-			return err
-		}
+	err = tokenkeys.CheckReady(ctx, o.withAgent(a.newClusterEnv()), o.applyRequest(name), step)
+	if err != nil {
+		return err
 	}
 
 	a.printMessage("%s: %s", step, describeRotationStep(step))

@@ -42,9 +42,16 @@ func NextStep(ctx context.Context, env *cluster.Env, name string) (pki.RotationS
 	return r.Step, err
 }
 
-// CheckMachines returns an error if a machine of the control plane may not have the keys of the
-// last step: AWS does not match the manifests, or a machine is older than its launch template.
-func CheckMachines(ctx context.Context, env *cluster.Env, req apply.Request) error {
+// CheckReady returns an error if a step cannot follow yet: AWS does not match the manifests, so what the
+// last step changed was not applied; or a machine of the control plane is older than its launch
+// template, so it may not have the keys of the last step. A new key may be added before all machines
+// have been replaced: it signs nothing yet.
+func CheckReady(
+	ctx context.Context,
+	env *cluster.Env,
+	req apply.Request,
+	step pki.RotationStep,
+) error {
 	planned, err := apply.Plan(ctx, env, apply.PlanRequest{Request: req})
 	if err != nil {
 		return err
@@ -52,9 +59,16 @@ func CheckMachines(ctx context.Context, env *cluster.Env, req apply.Request) err
 
 	if planned.Review.HasChanges() {
 		return diag.WithHint(
-			fmt.Errorf("cluster %s has changes that were not applied: machines may not have the keys of the last step", req.Name),
+			fmt.Errorf(
+				"cluster %s has changes that were not applied: machines may not have the keys of the last step",
+				req.Name,
+			),
 			"apply them: slipway apply "+req.Name+" --yes",
 		)
+	}
+
+	if step == pki.RotationAdd {
+		return nil
 	}
 
 	status, err := rollingupdate.ReadStatus(ctx, env, req.Name, 0)
