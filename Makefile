@@ -50,7 +50,7 @@ etcd-proof: ## the long proofs about etcd (docs/testing.md lists them): 10,000 h
 # What proves add-ons: their packages, the rights of channels, and what controllers do on machines.
 ADDONS = ./internal/manifest ./internal/machine/addon/... ./internal/cluster/addons/... ./internal/lib/guardedhttp ./internal/lib/signing ./internal/lib/oidcdiscovery
 ADDONS_RIGHTS = Addon|Channel|Account|Pods|Issuer|Tokens|Documents|Controller|Provisioner|EBS|GroupScaler|Karpenter|CNI|CertManager|ExternalDNS|Traefik|MetricsGate|NoEscalation
-ADDONS_E2E = TestSpine|TestControllers|TestIngress|TestLoadBalancerServices|TestExternalCloudProvider|TestMonitoring|TestVPCCNI|Karpenter|TestAddonTutorial
+ADDONS_E2E = TestSpine|TestTokenKeyRotation|TestControllers|TestIngress|TestLoadBalancerServices|TestExternalCloudProvider|TestMonitoring|TestVPCCNI|Karpenter|TestAddonTutorial
 addons-proof: build ## the proofs about add-ons (docs/testing.md lists them): packages and fuzzing, rights of channels, other tools, NetworkPolicies, controllers on machines; some hours
 	@SLIPWAY_LONG=1 SLIPWAY_E2E=require go test -count=1 -v -timeout 60m $(ADDONS)
 	@go test -count=1 -v -run Properties ./internal/machine/addon/bundle -rapid.checks=10000
