@@ -34,21 +34,8 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	var in model.Input
-	var publication node.Publication
-	var inErr, pubErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { in, inErr = session.buildModelInput(ctx, d) })
-	wg.Go(func() {
-		if d.RepairsVolumesOnly() {
-			publication = withoutDocuments(d.Manifests.Groups)
-			return
-		}
-
-		publication, pubErr = session.buildPublication(ctx, d.View, d)
-	})
-	wg.Wait()
-	if err := errors.Join(inErr, pubErr); err != nil {
+	in, publication, err := buildInputs(ctx, session, d)
+	if err != nil {
 		return err
 	}
 
@@ -90,6 +77,26 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	d.launches = karpenterPools(d.Manifests, model.KarpenterLaunches(in))
 
 	return findAllUnpublished(ctx, session, d)
+}
+
+// buildInputs builds, at the same time, the input of the model and the node documents.
+func buildInputs(ctx context.Context, session *Session, d *Desired) (model.Input, node.Publication, error) {
+	var in model.Input
+	var publication node.Publication
+	var inErr, pubErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { in, inErr = session.buildModelInput(ctx, d) })
+	wg.Go(func() {
+		if d.RepairsVolumesOnly() {
+			publication = withoutDocuments(d.Manifests.Groups)
+			return
+		}
+
+		publication, pubErr = session.buildPublication(ctx, d.View, d)
+	})
+	wg.Wait()
+
+	return in, publication, errors.Join(inErr, pubErr)
 }
 
 // findAllUnpublished finds what the stores that machines and others read lack. The creation of lost volumes publishes nothing.

@@ -3,6 +3,7 @@
 package iampolicy
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -188,9 +189,7 @@ func (k karpenterPolicy) launchStatements() []Statement {
 		"StringLike":   {"aws:RequestTag/" + tagNodePool: {"*"}},
 		"ArnLike":      {"ec2:InstanceProfile": {k.profile}},
 	}
-	for key, values := range k.worker["StringEquals"] {
-		machine["StringEquals"][key] = values
-	}
+	maps.Copy(machine["StringEquals"], k.worker["StringEquals"])
 
 	return []Statement{
 		readForKarpenter(),

@@ -5,6 +5,7 @@ package model
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -110,12 +111,12 @@ func karpenterKeys(b *builder, groups []v1alpha1.InstanceGroup) []string {
 // the API.
 func karpenterUserData(b *builder, ig v1alpha1.InstanceGroup) string {
 	own := graph.LiteralText(bootText(b, machineSet{group: ig, name: ig.Metadata.Name}))
-	text := ""
+	var text strings.Builder
 	for _, p := range withAdditionalUserData(ig.Spec, own).Parts() {
-		text += p.Literal // without symbols there is nothing else
+		text.WriteString(p.Literal) // without symbols there is nothing else
 	}
 
-	return text
+	return text.String()
 }
 
 // checkKarpenterUserData reports user data that is too long.

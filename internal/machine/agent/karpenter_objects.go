@@ -129,7 +129,7 @@ func buildNodePool(group string, p node.Pool) object {
 		"metadata":   object{"name": group, "labels": object{karpenterLabel: group}},
 		"spec": object{
 			"template": object{"metadata": object{"labels": labels}, "spec": spec},
-			"limits":   object{"nodes": fmt.Sprint(p.Limits.Machines)},
+			"limits":   object{"nodes": strconv.Itoa(p.Limits.Machines)},
 			"disruption": object{
 				"consolidationPolicy": "WhenEmpty",
 				"consolidateAfter":    "1m",
