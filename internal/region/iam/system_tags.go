@@ -8,20 +8,25 @@ import "maps"
 // set them. Mark does nothing if the role does not exist.
 func (s *IAM) SetSystemTags(role string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
-		s.addSystemTags(role, tags)
+		if s.st.addSystemTags(role, tags) {
+			s.store.MarkChanged()
+		}
+
 		return nil
 	})
 }
 
-func (s *IAM) addSystemTags(role string, tags map[string]string) {
-	r, ok := s.st.Roles[role]
+// addSystemTags adds tags to a role and reports whether it exists.
+func (st *serviceState) addSystemTags(role string, tags map[string]string) bool {
+	r, ok := st.Roles[role]
 	if !ok {
-		return
+		return false
 	}
 
 	own := maps.Clone(tags)
 	maps.Copy(own, r.Tags)
 	maps.Copy(own, tags)
 	r.Tags = own
-	s.store.MarkChanged()
+
+	return true
 }
