@@ -38,7 +38,7 @@ func (s *stack) messages(tb testing.TB) []string {
 	for _, n := range s.notified {
 		var body struct {
 			Event, AutoScalingGroupName, Service, Destination string
-			EC2InstanceID                                      string `json:"EC2InstanceId"`
+			EC2InstanceID                                     string `json:"EC2InstanceId"`
 		}
 		if err := json.Unmarshal([]byte(n.Body), &body); err != nil || body.AutoScalingGroupName != "nodes" || body.Service != "AWS Auto Scaling" ||
 			n.Topic != notifyTopic || !strings.HasSuffix(n.Role, "/AWSServiceRoleForAutoScaling") || !strings.HasSuffix(n.Subject, ` for group "nodes"`) {
