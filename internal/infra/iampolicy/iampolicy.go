@@ -235,7 +235,9 @@ func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 // condition is the condition of a statement: values by operator and key.
 type condition map[string]map[string][]string
 
-func stringEquals(key string, values ...string) condition { return condition{"StringEquals": {key: values}} }
+func stringEquals(key string, values ...string) condition {
+	return condition{"StringEquals": {key: values}}
+}
 
 // dnsSuffix returns the domain of the partition's services.
 func (s policyBuilder) dnsSuffix() string { return partition.Named(s.Partition).DNSSuffix }
