@@ -10,11 +10,13 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// internalZonesOfAWS are the names of clusters whose zone would hide names that the resolver of every VPC answers: those of
-// instances end with ec2.internal in us-east-1 and with REGION.compute.internal elsewhere.
+// internalZonesOfAWS are the names of clusters whose zone would hide names that the resolver of
+// every VPC answers: those of instances end with ec2.internal in us-east-1 and with
+// REGION.compute.internal elsewhere.
 func internalZonesOfAWS() []string { return []string{"compute", "ec2"} }
 
-// defaultDiscoveryEvents lets EventBridge trigger the function that keeps the records of etcd's members.
+// defaultDiscoveryEvents lets EventBridge trigger the function that keeps the records of etcd's
+// members.
 func defaultDiscoveryEvents(s *Set) {
 	etcd := &s.Cluster.Spec.Etcd
 	if etcd.Discovery == v1alpha1.EtcdDiscoveryDNS && len(etcd.DiscoveryEvents) == 0 {
@@ -22,7 +24,8 @@ func defaultDiscoveryEvents(s *Set) {
 	}
 }
 
-// checkDiscoveryEvents checks what triggers the function that keeps the records. Other clusters have no function.
+// checkDiscoveryEvents checks what triggers the function that keeps the records. Other clusters
+// have no function.
 func (v validator) checkDiscoveryEvents(e v1alpha1.Etcd) {
 	const at = "spec.etcd.discoveryEvents"
 	if len(e.DiscoveryEvents) > 0 && e.Discovery == v1alpha1.EtcdDiscoveryTags {
@@ -40,8 +43,8 @@ func (v validator) checkDiscoveryEvents(e v1alpha1.Etcd) {
 	}
 }
 
-// checkDiscovery checks how the members of etcd find each other. The zone of discovery by DNS is Slipway's own: no two private
-// zones of a VPC can have one name.
+// checkDiscovery checks how the members of etcd find each other. The zone of discovery by DNS is
+// Slipway's own: no two private zones of a VPC can have one name.
 func checkDiscovery(v validator, c v1alpha1.Cluster) {
 	const at = "spec.etcd.discovery"
 	discovery := c.Spec.Etcd.Discovery
@@ -63,7 +66,8 @@ func checkDiscovery(v validator, c v1alpha1.Cluster) {
 	}
 }
 
-// whyNoSecondZone says why a zone of a type cannot have the name of the private zone of etcd's members.
+// whyNoSecondZone says why a zone of a type cannot have the name of the private zone of etcd's
+// members.
 func whyNoSecondZone(kind string) string {
 	if kind == DNSPublic {
 		return "in the VPC, that private zone would hide the public one of its name"

@@ -7,8 +7,9 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 // SNSTopic is a standard topic of Amazon SNS. Its identity is its ARN.
 type SNSTopic struct {
 	Name string `aws:"TopicName,immutable" tf:"name"`
-	// Policy says who may use the topic besides those whom IAM allows it. Without one, AWS allows everybody in the account to
-	// publish, to subscribe, and to delete the topic. It is a separate resource in CloudFormation.
+	// Policy says who may use the topic besides those whom IAM allows it. Without one, AWS allows
+	// everybody in the account to publish, to subscribe, and to delete the topic. It is a separate
+	// resource in CloudFormation.
 	Policy TopicPolicy `aws:"Policy" tf:"-,inline" cfn:"-,apart=AWS::SNS::TopicPolicy,with=Topics[]"`
 	Tags   Tags        `aws:"Tags,tags"`
 }
@@ -48,8 +49,8 @@ func (SNSSubscription) Kind() graph.Kind {
 	}
 }
 
-// GroupNotification makes an [AutoScalingGroup] publish a message for each event of some types. Auto Scaling publishes a test
-// message when it is configured.
+// GroupNotification makes an [AutoScalingGroup] publish a message for each event of some types.
+// Auto Scaling publishes a test message when it is configured.
 type GroupNotification struct {
 	Topic graph.Ref[SNSTopic] `aws:"TopicARN" tf:"topic_arn"`
 	Types []string            `aws:"NotificationTypes,set" tf:"notifications"` // such as autoscaling:EC2_INSTANCE_LAUNCH

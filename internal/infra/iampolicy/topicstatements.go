@@ -8,7 +8,8 @@ const topicPrincipal = "sns.amazonaws.com"
 // topicARN returns the ARN of the topic that triggers the function.
 func (s policyBuilder) topicARN() string { return s.regionalARN("sns", s.Function) }
 
-// topicReadStatements allows reading the topic, its subscriptions, and the notifications of Auto Scaling groups.
+// topicReadStatements allows reading the topic, its subscriptions, and the notifications of Auto
+// Scaling groups.
 func (s policyBuilder) topicReadStatements() []Statement {
 	return []Statement{
 		newStatement(
@@ -26,8 +27,8 @@ func (s policyBuilder) topicReadStatements() []Statement {
 	}
 }
 
-// topicStatements allows managing the topic that triggers the function, and subscribing the function to it. Groups may send
-// notifications to it by the statements about groups.
+// topicStatements allows managing the topic that triggers the function, and subscribing the
+// function to it. Groups may send notifications to it by the statements about groups.
 func (s policyBuilder) topicStatements() []Statement {
 	if !s.HasTopic {
 		return nil

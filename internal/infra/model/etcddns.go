@@ -24,7 +24,8 @@ type FunctionCode struct {
 	Arch string
 }
 
-// The settings of the function. It makes a handful of calls and keeps a few hundred records in memory.
+// The settings of the function. It makes a handful of calls and keeps a few hundred records in
+// memory.
 const (
 	functionName    = "dns" // in the graph
 	functionMemory  = 128   // MB
@@ -37,11 +38,13 @@ const (
 	functionTarget = "function"
 )
 
-// UsesEtcdDNS reports whether the members of a cluster's etcd find each other by DNS records, which a function keeps.
+// UsesEtcdDNS reports whether the members of a cluster's etcd find each other by DNS records, which
+// a function keeps.
 func UsesEtcdDNS(c v1alpha1.ClusterSpec) bool { return c.Etcd.Discovery == v1alpha1.EtcdDiscoveryDNS }
 
-// addEtcdDNS adds the private zone for the records of etcd's members and the function that keeps them: its role, its log
-// group, the rule and the topic that trigger it, and its invocation, which lets it delete its records before the zone is deleted.
+// addEtcdDNS adds the private zone for the records of etcd's members and the function that keeps
+// them: its role, its log group, the rule and the topic that trigger it, and its invocation, which
+// lets it delete its records before the zone is deleted.
 func addEtcdDNS(b *builder) {
 	if !UsesEtcdDNS(b.Cluster.Spec) {
 		return
@@ -96,7 +99,8 @@ func addEtcdDNS(b *builder) {
 	}
 }
 
-// addFunctionRole adds the role of the function. It has the permissions boundary of the machines' roles.
+// addFunctionRole adds the role of the function. It has the permissions boundary of the machines'
+// roles.
 func addFunctionRole(b *builder) graph.Ref[awskind.IAMRole] {
 	return graph.Add(b.graph, functionName, awskind.IAMRole{
 		Name:        FunctionRoleName(b.clusterName(), b.Region),
@@ -118,8 +122,8 @@ const (
 	eventsPrincipal   = "events.amazonaws.com"
 )
 
-// functionPolicy allows the function to find the machines of the control plane, to change the records of etcd's members in
-// their zone, and to write its log.
+// functionPolicy allows the function to find the machines of the control plane, to change the
+// records of etcd's members in their zone, and to write its log.
 func functionPolicy(b *builder, zone graph.Ref[awskind.HostedZone]) graph.JSON {
 	domain := v1alpha1.EtcdZone(b.clusterName())
 	zoneARN := "arn:" + b.Partition + ":route53:::hostedzone/" + graph.Symbol{Addr: zone.Addr()}.InJSON()
@@ -199,7 +203,8 @@ func addFunction(
 	}, after...)
 }
 
-// functionInput returns the input of the invocation of the function, which runs again when the code changes.
+// functionInput returns the input of the invocation of the function, which runs again when the code
+// changes.
 func functionInput(code FunctionCode) graph.JSON {
 	text, err := json.Marshal(map[string]string{"code": code.SHA256})
 	if err != nil {
@@ -209,9 +214,11 @@ func functionInput(code FunctionCode) graph.JSON {
 	return graph.CanonicalJSON(string(text))
 }
 
-// addFunctionRule adds the rule that triggers the function from time to time, and unless the manifest has only SNS for that,
-// when Auto Scaling has launched or terminated a machine of the control plane. When a stack is deleted, the rule goes before the invocation, so that the function
-// does not create records again that it has deleted. It returns the permission, from which on the function is triggered.
+// addFunctionRule adds the rule that triggers the function from time to time, and unless the
+// manifest has only SNS for that, when Auto Scaling has launched or terminated a machine of the
+// control plane. When a stack is deleted, the rule goes before the invocation, so that the function
+// does not create records again that it has deleted. It returns the permission, from which on the
+// function is triggered.
 func addFunctionRule(
 	b *builder,
 	function graph.Ref[awskind.LambdaFunction],

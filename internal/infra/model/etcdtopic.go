@@ -16,29 +16,34 @@ const (
 	topicPermissionName = functionName + "-sns"
 	// topicPrincipal is the same in all partitions.
 	topicPrincipal = "sns.amazonaws.com"
-	// scalingRole is the path of the service-linked roles with which Auto Scaling publishes notifications. The account may not
-	// have one yet, so the policy of the topic does not name it as a principal.
+	// scalingRole is the path of the service-linked roles with which Auto Scaling publishes
+	// notifications. The account may not have one yet, so the policy of the topic does not name it as
+	// a principal.
 	scalingRole = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling*"
 )
 
-// The types of the notifications that trigger the function. Auto Scaling sends a test notification besides.
+// The types of the notifications that trigger the function. Auto Scaling sends a test notification
+// besides.
 const (
 	launchNotification    = "autoscaling:EC2_INSTANCE_LAUNCH"
 	terminateNotification = "autoscaling:EC2_INSTANCE_TERMINATE"
 )
 
-// UsesEtcdTopic reports whether notifications to a topic trigger the function that keeps the records of etcd's members.
+// UsesEtcdTopic reports whether notifications to a topic trigger the function that keeps the
+// records of etcd's members.
 func UsesEtcdTopic(c v1alpha1.ClusterSpec) bool {
 	return UsesEtcdDNS(c) && slices.Contains(c.Etcd.DiscoveryEvents, v1alpha1.EtcdEventsSNS)
 }
 
-// TopicARN returns the ARN of the topic that triggers the function of a cluster. The topic has the function's name.
+// TopicARN returns the ARN of the topic that triggers the function of a cluster. The topic has the
+// function's name.
 func TopicARN(partition, region, account, function string) string {
 	return "arn:" + partition + ":sns:" + region + ":" + account + ":" + function
 }
 
-// addFunctionTopic adds the topic to which the groups of the control plane send notifications, and subscribes the function to
-// it. The subscription is deleted before the invocation, so that the function does not create records again that it has deleted.
+// addFunctionTopic adds the topic to which the groups of the control plane send notifications, and
+// subscribes the function to it. The subscription is deleted before the invocation, so that the
+// function does not create records again that it has deleted.
 func addFunctionTopic(
 	b *builder,
 	function graph.Ref[awskind.LambdaFunction],
@@ -70,8 +75,9 @@ func addFunctionTopic(
 	}}
 }
 
-// topicPolicy lets Auto Scaling publish, which its own role is allowed too. It replaces the policy that AWS gives to a topic
-// without one: with that, everybody in the account may publish, subscribe, and delete the topic.
+// topicPolicy lets Auto Scaling publish, which its own role is allowed too. It replaces the policy
+// that AWS gives to a topic without one: with that, everybody in the account may publish,
+// subscribe, and delete the topic.
 func topicPolicy(b *builder) graph.JSON {
 	iam := "arn:" + b.Partition + ":iam::" + b.Account + ":"
 

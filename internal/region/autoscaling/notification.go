@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Notification is a message of a group for a topic of SNS (Auto Scaling user guide, "Amazon SNS notification options for
-// Amazon EC2 Auto Scaling").
+// Notification is a message of a group for a topic of SNS (Auto Scaling user guide, "Amazon SNS
+// notification options for Amazon EC2 Auto Scaling").
 type Notification struct {
 	Topic   string // ARN
 	Role    string // ARN of the service-linked role that publishes
@@ -25,7 +25,8 @@ type Notification struct {
 	Body    string // JSON
 }
 
-// maxTopics is the number of topics of a group (Auto Scaling API reference, PutNotificationConfiguration).
+// maxTopics is the number of topics of a group (Auto Scaling API reference,
+// PutNotificationConfiguration).
 const maxTopics = 10
 
 // The types of notifications.
@@ -41,7 +42,8 @@ func notificationTypes() []string {
 	return []string{notifyLaunch, notifyLaunchError, notifyTerminate, notifyTerminateError, notifyTest}
 }
 
-// notificationHandlers are the operations of notifications: a type of their own, because [Service] has many methods.
+// notificationHandlers are the operations of notifications: a type of their own, because [Service]
+// has many methods.
 type notificationHandlers struct{ *Service }
 
 func (s notificationHandlers) ops() []wire.Operation {
@@ -165,7 +167,8 @@ func (s notificationHandlers) remove(
 	return &sdk.DeleteNotificationConfigurationOutput{}, nil
 }
 
-// newTestNotification returns the message that a topic gets when a group begins to send notifications to it.
+// newTestNotification returns the message that a topic gets when a group begins to send
+// notifications to it.
 func (s notificationHandlers) newTestNotification(g *group, topic string) Notification {
 	name := sdkshape.String(g.Shape.AutoScalingGroupName)
 
@@ -233,7 +236,8 @@ func notificationFields() []string {
 	}
 }
 
-// notificationOf returns the type of the notification for an event, and what its subject calls it; empty for none.
+// notificationOf returns the type of the notification for an event, and what its subject calls it;
+// empty for none.
 func notificationOf(detailType string) (kind, subject string) {
 	switch detailType {
 	case launchSucceeded:

@@ -42,7 +42,8 @@ type record struct {
 	Sns                  notification
 }
 
-// notification is a message as a function gets it. Nobody can verify its signature: only AWS has the key of the certificate.
+// notification is a message as a function gets it. Nobody can verify its signature: only AWS has
+// the key of the certificate.
 type notification struct {
 	Type              string
 	MessageID         string `json:"MessageId"`
@@ -57,8 +58,9 @@ type notification struct {
 	MessageAttributes map[string]string
 }
 
-// Publish sends a message to the subscriptions of a topic. It does not wait for the delivery. It fails with a [wire.Error] if
-// the topic does not exist, or its policy denies the role to publish. It may be called under the lock of another service.
+// Publish sends a message to the subscriptions of a topic. It does not wait for the delivery. It
+// fails with a [wire.Error] if the topic does not exist, or its policy denies the role to publish.
+// It may be called under the lock of another service.
 func (s *Service) Publish(m Message) error {
 	return s.store.WithLock(func() error {
 		name, t, err := s.findTopic(&m.Topic)
@@ -94,7 +96,8 @@ func (s *Service) Publish(m Message) error {
 	})
 }
 
-// authorizePublisher decides whether a service may publish. AWS's policy of the role allows it, so only a Deny counts.
+// authorizePublisher decides whether a service may publish. AWS's policy of the role allows it, so
+// only a Deny counts.
 func (s *Service) authorizePublisher(m Message, policy string) error {
 	p, err := authz.ParsePolicy(authz.ResourcePolicy, policy)
 	if err != nil {
@@ -246,9 +249,10 @@ func (s *Service) recordAttempt(d delivery, failure error) error {
 	})
 }
 
-// How SNS repeats a delivery to an endpoint that AWS manages, and that does not accept it: 3 times at once, twice after a
-// second, 10 times after one to 20 seconds, 100,000 times after 20 seconds (SNS developer guide, "Amazon SNS message delivery
-// retries"). An endpoint that refuses a message, or does not exist, gets it once.
+// How SNS repeats a delivery to an endpoint that AWS manages, and that does not accept it: 3 times
+// at once, twice after a second, 10 times after one to 20 seconds, 100,000 times after 20 seconds
+// (SNS developer guide, "Amazon SNS message delivery retries"). An endpoint that refuses a message,
+// or does not exist, gets it once.
 const (
 	retriesAtOnce   = 3
 	retriesSecond   = 2

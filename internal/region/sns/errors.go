@@ -8,10 +8,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// errorCode is a code of SNS's errors. The codes are those of the "Errors" of CreateTopic, Subscribe and the other operations
-// in the SNS API reference (https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html). The reference describes when an
-// error occurs and not its message. The messages are AWS's where a recording of LocalStack has them
-// (tests/aws/services/sns/test_sns.snapshot.json); the others are the region's.
+// errorCode is a code of SNS's errors. The codes are those of the "Errors" of CreateTopic,
+// Subscribe and the other operations in the SNS API reference
+// (https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html). The reference describes when
+// an error occurs and not its message. The messages are AWS's where a recording of LocalStack has
+// them (tests/aws/services/sns/test_sns.snapshot.json); the others are the region's.
 type errorCode string
 
 const (

@@ -20,8 +20,8 @@ const (
 	maxPolicyStatements = 100
 )
 
-// policyActions are the actions that the policy of a topic can name (SNS developer guide, "Amazon SNS API permissions"), in
-// lower case.
+// policyActions are the actions that the policy of a topic can name (SNS developer guide, "Amazon
+// SNS API permissions"), in lower case.
 func policyActions() []string {
 	return []string{
 		"sns:addpermission", "sns:deletetopic", "sns:getdataprotectionpolicy", "sns:gettopicattributes",
@@ -30,7 +30,8 @@ func policyActions() []string {
 	}
 }
 
-// defaultPolicy returns the policy of a topic that was given none: everybody in the account may do everything with it.
+// defaultPolicy returns the policy of a topic that was given none: everybody in the account may do
+// everything with it.
 func defaultPolicy(arn, account string) string {
 	return fmt.Sprintf(`{"Version":"2008-10-17","Id":"__default_policy_ID","Statement":[{"Sid":"__default_statement_ID",`+
 		`"Effect":"Allow","Principal":{"AWS":"*"},"Action":["SNS:GetTopicAttributes","SNS:SetTopicAttributes",`+
@@ -81,8 +82,8 @@ func (s *Service) checkPolicy(arn, document string) error {
 	return nil
 }
 
-// checkStatement refuses actions of other services, resources that are not the topic, and roles of the account that do not
-// exist.
+// checkStatement refuses actions of other services, resources that are not the topic, and roles of
+// the account that do not exist.
 func (s *Service) checkStatement(arn string, st authz.Statement) error {
 	for _, action := range slices.Concat(st.Action, st.NotAction) {
 		pattern := strings.ToLower(action)
@@ -115,8 +116,9 @@ func (s *Service) checkStatement(arn string, st authz.Statement) error {
 	return nil
 }
 
-// authorizeRequest decides whether the caller may do an operation with the topic that a request names: its own policies and
-// the policy of the topic. One of them must allow it, and a Deny in either wins.
+// authorizeRequest decides whether the caller may do an operation with the topic that a request
+// names: its own policies and the policy of the topic. One of them must allow it, and a Deny in
+// either wins.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
@@ -142,7 +144,8 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	return s.evaluateAccess(ctx, policy, c)
 }
 
-// evaluateAccess decides a check by the caller's own policies and the policy of a topic; empty for none.
+// evaluateAccess decides a check by the caller's own policies and the policy of a topic; empty for
+// none.
 func (s *Service) evaluateAccess(ctx context.Context, policy string, c wire.AccessCheck) error {
 	caller := wire.CallerFrom(ctx)
 	if s.cfg.Identities == nil || caller.System || caller == (wire.Caller{}) {
@@ -181,7 +184,8 @@ func denied(ctx context.Context, c wire.AccessCheck, reason string) error {
 	return newError(codeAuthorizationError, wire.AccessDenied(ctx, c, reason).Message)
 }
 
-// addConditions adds the condition keys of a request: its tags, and the protocol and the endpoint of a subscription.
+// addConditions adds the condition keys of a request: its tags, and the protocol and the endpoint
+// of a subscription.
 func addConditions(into map[string][]string, op string, tree map[string]any) {
 	sdkshape.AddRequestTags(into, tree["Tags"])
 	keys, _ := tree["TagKeys"].([]any)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sns is the region's Amazon SNS: standard topics with a policy, to which Lambda functions of the account are
-// subscribed. Only services of the region publish messages, such as Auto Scaling; clients cannot. A message is delivered at
-// least once: it is saved until the function's queue has accepted it.
+// Package sns is the region's Amazon SNS: standard topics with a policy, to which Lambda functions
+// of the account are subscribed. Only services of the region publish messages, such as Auto
+// Scaling; clients cannot. A message is delivered at least once: it is saved until the function's
+// queue has accepted it.
 package sns
 
 import (
@@ -22,8 +23,8 @@ import (
 
 // Functions is the part of Lambda that SNS uses.
 type Functions interface {
-	// InvokeForService queues an event for the function of an ARN on behalf of a service, such as sns.amazonaws.com, for
-	// the resource source. An error that is a [wire.Error] is permanent.
+	// InvokeForService queues an event for the function of an ARN on behalf of a service, such as
+	// sns.amazonaws.com, for the resource source. An error that is a [wire.Error] is permanent.
 	InvokeForService(ctx context.Context, function, service, source string, payload []byte) error
 }
 
@@ -31,13 +32,15 @@ type Functions interface {
 type Identities interface {
 	// EvaluateIdentity decides a check by the caller's own policies.
 	EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.Decision
-	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of the policy of a topic.
+	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of the
+	// policy of a topic.
 	BuildRequest(ctx context.Context, c wire.AccessCheck) authz.Request
 	// RoleARN returns the ARN of a role by its name.
 	RoleARN(name string) (string, bool)
 }
 
-// Config has the settings and dependencies of a [Service]. All fields but State, Identities and Log are required.
+// Config has the settings and dependencies of a [Service]. All fields but State, Identities and Log
+// are required.
 type Config struct {
 	Region     string           // such as us-east-1
 	Account    string           // 12 digits
@@ -130,8 +133,8 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
-// SetVisibility delays the visibility of new topics and subscriptions: calls that come too early do not see a new one that they
-// name or would list. By default changes are visible at once.
+// SetVisibility delays the visibility of new topics and subscriptions: calls that come too early do
+// not see a new one that they name or would list. By default changes are visible at once.
 func (s *Service) SetVisibility(d visibility.Delay) { s.unseen.SetDelay(s.cfg.Now, d) }
 
 // unseenResources are how operations treat topics and subscriptions that are not visible yet.
@@ -165,7 +168,8 @@ func (s *Service) topicARN(name string) string {
 	return "arn:aws:sns:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name
 }
 
-// requestedTopic returns the ARN of the topic that a request names, also by its name or by a subscription; empty for none.
+// requestedTopic returns the ARN of the topic that a request names, also by its name or by a
+// subscription; empty for none.
 func (s *Service) requestedTopic(in any) string {
 	if name := wire.StringMember(in, "Name"); name != "" {
 		return s.topicARN(name)
@@ -235,8 +239,9 @@ func checkARN(member, arn string) error {
 	return nil
 }
 
-// SetSystemTags sets tags of a topic whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set
-// them. SetSystemTags does nothing if the topic does not exist.
+// SetSystemTags sets tags of a topic whose keys begin with aws:, such as
+// aws:cloudformation:stack-name. Requests cannot set them. SetSystemTags does nothing if the topic
+// does not exist.
 func (s *Service) SetSystemTags(arn string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if t := s.st.Topics[strings.TrimPrefix(arn, s.topicARN(""))]; t != nil {

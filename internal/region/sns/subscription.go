@@ -16,7 +16,8 @@ import (
 // protocolLambda is the protocol of subscriptions of Lambda functions.
 const protocolLambda = "lambda"
 
-// unsupportedProtocols are the protocols of SNS that the region does not deliver with (SNS API reference, Subscribe).
+// unsupportedProtocols are the protocols of SNS that the region does not deliver with (SNS API
+// reference, Subscribe).
 func unsupportedProtocols() string {
 	return " application email email-json firehose http https sms sqs "
 }
@@ -26,8 +27,8 @@ func (s *Service) newUUID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// subscribe subscribes a function. It needs no confirmation: who may subscribe a function of the account owns it. A second
-// subscription of a function to a topic is the first one.
+// subscribe subscribes a function. It needs no confirmation: who may subscribe a function of the
+// account owns it. A second subscription of a function to a topic is the first one.
 func (s *Service) subscribe(ctx context.Context, in *sdk.SubscribeInput) (*sdk.SubscribeOutput, error) {
 	_, t, err := s.findTopic(in.TopicArn)
 	if err != nil {
@@ -85,7 +86,8 @@ func (s *Service) checkSubscription(in *sdk.SubscribeInput) error {
 	return newError(codeInvalidParameter, "Invalid parameter: Lambda endpoint ARN")
 }
 
-// findSubscription returns the subscription of an ARN, its id and its topic; nil if it does not exist.
+// findSubscription returns the subscription of an ARN, its id and its topic; nil if it does not
+// exist.
 func (s *Service) findSubscription(arn string) (id string, t *topic, found *subscription) {
 	topicARN, id, _ := cutLast(arn, ":")
 	if t = s.st.Topics[strings.TrimPrefix(topicARN, s.topicARN(""))]; t == nil {

@@ -55,7 +55,8 @@ func (t *topic) addTags(tags []*sdk.Tag) error {
 	return nil
 }
 
-// findTagged returns the topic of an ARN in an operation about tags, which has another error than others.
+// findTagged returns the topic of an ARN in an operation about tags, which has another error than
+// others.
 func (s *Service) findTagged(given *string) (*topic, error) {
 	arn := sdkshape.String(given)
 	if err := checkARN("ResourceArn", arn); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// maxTopics is the number of standard topics of an account (AWS General Reference, "Amazon SNS endpoints and quotas").
+// maxTopics is the number of standard topics of an account (AWS General Reference, "Amazon SNS
+// endpoints and quotas").
 const maxTopics = 100_000
 
 // The attributes of a topic that requests can set in the region.
@@ -24,11 +25,12 @@ const (
 	attributePolicy      = "Policy"
 )
 
-// maxDisplayName is the length of a display name (SNS developer guide, "Creating an Amazon SNS topic").
+// maxDisplayName is the length of a display name (SNS developer guide, "Creating an Amazon SNS
+// topic").
 const maxDisplayName = 100
 
-// unsupportedAttributes are the attributes of topics in SNS that the region does not implement (SNS API reference,
-// CreateTopic and SetTopicAttributes).
+// unsupportedAttributes are the attributes of topics in SNS that the region does not implement (SNS
+// API reference, CreateTopic and SetTopicAttributes).
 func unsupportedAttributes() []string {
 	return []string{
 		"ApplicationFailureFeedbackRoleArn", "ApplicationSuccessFeedbackRoleArn",
@@ -78,8 +80,8 @@ func (s *Service) createTopic(ctx context.Context, in *sdk.CreateTopicInput) (*s
 	return out, nil
 }
 
-// compareWith refuses a request to create the topic again with other attributes or tags than it has. Attributes that the
-// request leaves out do not count.
+// compareWith refuses a request to create the topic again with other attributes or tags than it
+// has. Attributes that the request leaves out do not count.
 func (t *topic) compareWith(other *topic, in *sdk.CreateTopicInput) error {
 	for name := range in.Attributes {
 		if name == attributePolicy && t.Policy != other.Policy ||
@@ -103,7 +105,8 @@ func (t *topic) compareWith(other *topic, in *sdk.CreateTopicInput) error {
 	return nil
 }
 
-// setAttribute changes an attribute of a topic with a name. It refuses by name what the region does not implement.
+// setAttribute changes an attribute of a topic with a name. It refuses by name what the region does
+// not implement.
 func (s *Service) setAttribute(t *topic, name, attribute, value string) error {
 	switch attribute {
 	case attributePolicy:
@@ -157,12 +160,14 @@ func (s *Service) getTopicAttributes(in *sdk.GetTopicAttributesInput) (*sdk.GetT
 	}}, nil
 }
 
-// defaultDeliveryPolicy is the delivery policy of a topic without one. It is about HTTP endpoints only.
+// defaultDeliveryPolicy is the delivery policy of a topic without one. It is about HTTP endpoints
+// only.
 const defaultDeliveryPolicy = `{"http":{"defaultHealthyRetryPolicy":{"minDelayTarget":20,"maxDelayTarget":20,` +
 	`"numRetries":3,"numMaxDelayRetries":0,"numNoDelayRetries":0,"numMinDelayRetries":0,"backoffFunction":"linear"},` +
 	`"disableSubscriptionOverrides":false,"defaultRequestPolicy":{"headerContentType":"text/plain; charset=UTF-8"}}}`
 
-// deleteTopic deletes a topic and its subscriptions. As in SNS, one that does not exist is no error.
+// deleteTopic deletes a topic and its subscriptions. As in SNS, one that does not exist is no
+// error.
 func (s *Service) deleteTopic(in *sdk.DeleteTopicInput) (*sdk.DeleteTopicOutput, error) {
 	name, _, err := s.findTopic(in.TopicArn)
 	if err == nil {

@@ -33,7 +33,8 @@ type notificationAPI interface {
 	) (*autoscaling.DeleteNotificationConfigurationOutput, error)
 }
 
-// syncNotifications sets the notifications that a group lacks, and deletes those that it is not to have.
+// syncNotifications sets the notifications that a group lacks, and deletes those that it is not to
+// have.
 func syncNotifications(
 	ctx context.Context,
 	api notificationAPI,
@@ -74,7 +75,8 @@ func syncNotifications(
 	return nil
 }
 
-// isSameNotification reports whether two notifications have the same topic and the same types, in any order.
+// isSameNotification reports whether two notifications have the same topic and the same types, in
+// any order.
 func isSameNotification(a, b awskind.GroupNotification) bool {
 	first := slices.Sorted(slices.Values(a.Types))
 	second := slices.Sorted(slices.Values(b.Types))
@@ -82,8 +84,8 @@ func isSameNotification(a, b awskind.GroupNotification) bool {
 	return a.Topic.Literal() == b.Topic.Literal() && slices.Equal(first, second)
 }
 
-// readNotifications returns the notifications that groups send to the topic with a name, by the name of the group; none
-// without a name. Those to other topics are their owners'.
+// readNotifications returns the notifications that groups send to the topic with a name, by the
+// name of the group; none without a name. Those to other topics are their owners'.
 func readNotifications(
 	ctx context.Context,
 	api notificationAPI,
@@ -119,7 +121,8 @@ func readNotifications(
 	return out, nil
 }
 
-// addNotificationType adds a type to the notifications to a topic. Auto Scaling lists each type by itself.
+// addNotificationType adds a type to the notifications to a topic. Auto Scaling lists each type by
+// itself.
 func addNotificationType(list []awskind.GroupNotification, topic, name string) []awskind.GroupNotification {
 	i := slices.IndexFunc(list, func(n awskind.GroupNotification) bool { return n.Topic.Literal() == topic })
 	if i < 0 {

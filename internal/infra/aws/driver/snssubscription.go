@@ -26,8 +26,8 @@ type subscriptionAPI interface {
 	Unsubscribe(context.Context, *sns.UnsubscribeInput, ...func(*sns.Options)) (*sns.UnsubscribeOutput, error)
 }
 
-// registerSubscriptions registers the driver of subscriptions. They are read with their topic. A second subscription of a
-// function is the first one.
+// registerSubscriptions registers the driver of subscriptions. They are read with their topic. A
+// second subscription of a function is the first one.
 func registerSubscriptions(c *Cloud, api subscriptionAPI) {
 	registerDriver(c, driver[awskind.SNSSubscription]{
 		create: func(ctx context.Context, t task[awskind.SNSSubscription]) (plan.StepResult, error) {
@@ -52,7 +52,8 @@ func registerSubscriptions(c *Cloud, api subscriptionAPI) {
 	})
 }
 
-// readSubscriptions returns the subscriptions of the function with a name to a topic. Those of others are theirs.
+// readSubscriptions returns the subscriptions of the function with a name to a topic. Those of
+// others are theirs.
 func readSubscriptions(
 	ctx context.Context,
 	api subscriptionAPI,

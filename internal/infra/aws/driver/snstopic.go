@@ -56,8 +56,9 @@ type callerAPI interface {
 	) (*sts.GetCallerIdentityOutput, error)
 }
 
-// FindTopic makes [Cloud.Read] read the SNS topic with a name in the caller's account, its subscription, and the notifications
-// that Auto Scaling groups send to it. known is as for [Cloud.FindFunction]. Call it before Read.
+// FindTopic makes [Cloud.Read] read the SNS topic with a name in the caller's account, its
+// subscription, and the notifications that Auto Scaling groups send to it. known is as for
+// [Cloud.FindFunction]. Call it before Read.
 func (c *Cloud) FindTopic(name string, known bool) {
 	c.topic = functionSearch{name: name, isKnown: known}
 }
@@ -109,7 +110,8 @@ func (d topicDriver) topicARN(ctx context.Context, name string) (string, error) 
 	}.String(), nil
 }
 
-// read returns the topic with a name and the subscription of the function of that name; nothing if there is no topic.
+// read returns the topic with a name and the subscription of the function of that name; nothing if
+// there is no topic.
 func (d topicDriver) read(ctx context.Context, name string) ([]plan.ActualResource, error) {
 	id, err := d.topicARN(ctx, name)
 	if err != nil {

@@ -19,8 +19,8 @@ func topicTypes() map[string]Type {
 	}
 }
 
-// topicType is AWS::SNS::Topic. Its physical ID is the ARN. A topic whose creation was interrupted is created again: SNS
-// returns the existing one.
+// topicType is AWS::SNS::Topic. Its physical ID is the ARN. A topic whose creation was interrupted
+// is created again: SNS returns the existing one.
 func topicType() Type {
 	return Type{
 		NameProperty:    "TopicName",
@@ -83,7 +83,8 @@ func arnWithoutName(arn string) string {
 	return ""
 }
 
-// updateTopicAttributes sets the attributes of a topic that change. SNS refuses those that the region does not implement.
+// updateTopicAttributes sets the attributes of a topic that change. SNS refuses those that the
+// region does not implement.
 func updateTopicAttributes(ctx context.Context, req *Request) error {
 	changed := map[string]bool{}
 	for _, properties := range []template.Object{req.OldProperties, req.Properties} {
@@ -154,8 +155,8 @@ func topicPolicyType() Type {
 	}
 }
 
-// subscriptionType is AWS::SNS::Subscription. Its physical ID is the ARN. A subscription whose creation was interrupted is
-// created again: SNS returns the existing one.
+// subscriptionType is AWS::SNS::Subscription. Its physical ID is the ARN. A subscription whose
+// creation was interrupted is created again: SNS returns the existing one.
 func subscriptionType() Type {
 	return Type{
 		Create: func(ctx context.Context, req *Request) error {
@@ -184,7 +185,8 @@ func subscriptionType() Type {
 	}
 }
 
-// syncNotifications gives a group the notifications of NotificationConfigurations, and removes those that it no longer has.
+// syncNotifications gives a group the notifications of NotificationConfigurations, and removes
+// those that it no longer has.
 func (req *Request) syncNotifications(ctx context.Context, before any) error {
 	const property = "NotificationConfigurations"
 	more, fewer := diffLists(before, req.Properties[property])
