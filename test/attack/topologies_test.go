@@ -18,6 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/examples"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
@@ -172,12 +174,12 @@ func (l *topologyLab) live() {
 	name := l.name()
 
 	// The policies depend on the ids in the manifests.
-	l.must(caller{}, 0, "create", "-f", l.file, "--yes")
+	l.must(caller{}, 0, l.createArgs()...)
 	operator := l.user("operator", l.policies(name, "--allow-existing"))
 	reader := l.user("reader", l.policies(name, "--read-only", "--allow-existing"))
 	l.must(caller{}, 0, "delete", "cluster", name, "--yes")
 
-	l.must(operator, 0, "create", "-f", l.file, "--yes")
+	l.must(operator, 0, l.createArgs()...)
 	l.must(operator, changes, "plan", name)
 	l.must(operator, 0, "apply", name, "--yes")
 	l.must(operator, 0, "plan", name)
@@ -194,6 +196,33 @@ func (l *topologyLab) live() {
 	l.must(operator, 0, "plan", name)
 	l.deleteCluster(operator)
 	l.checkNothingDenied()
+}
+
+// createArgs returns the command that creates the manifests. The built-in catalogue lacks the images of the Amazon VPC CNI.
+func (l *topologyLab) createArgs() []string {
+	l.Helper()
+	args := []string{"create", "-f", l.file, "--yes"}
+	if l.cluster.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
+		return args
+	}
+
+	path := assettest.WritePinnedCatalog(l.T, l.dir)
+	raw, err := os.ReadFile(path)
+	l.check(err)
+	catalog, err := asset.ParseCatalog(raw)
+	l.check(err)
+
+	for _, name := range []string{"amazon-k8s-cni", "amazon-k8s-cni-init"} {
+		image := catalog.Images[0]
+		image.Name = name
+		image.Ref = "registry.example.com/" + name + ":v" + image.Version
+		catalog.Images = append(catalog.Images, image)
+	}
+
+	raw, err = catalog.YAML()
+	l.check(err)
+
+	return append(args, "--assets", l.temporaryFile("catalog.yaml", string(raw)))
 }
 
 // The exit codes of commands that did their work.
