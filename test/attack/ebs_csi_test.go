@@ -77,7 +77,7 @@ func TestEBSDriversCallsAreAllowed(t *testing.T) {
 	l.check(kept.createVolume())
 	l.check(kept.takeSnapshotOnly())
 	_, err := l.mine.DescribeVolumeStatus(t.Context(), &ec2.DescribeVolumeStatusInput{VolumeIds: []string{kept.volume}})
-	l.notOffered("wait for the initialization of a volume", err)
+	l.denied("wait for the initialization of a volume", err)
 	_, err = l.mine.EnableFastSnapshotRestores(t.Context(), &ec2.EnableFastSnapshotRestoresInput{AvailabilityZones: []string{"us-east-1a"}, SourceSnapshotIds: []string{kept.snapshot}})
 	l.notOffered("restore snapshots fast", err)
 	_, err = l.mine.CopyVolumes(t.Context(), &ec2.CopyVolumesInput{SourceVolumeId: &kept.volume})
