@@ -145,6 +145,13 @@ func karpenterTags(name string) map[string]string {
 	}
 }
 
+// checkTags are the tags of the launch template with which Karpenter checks a changed EC2NodeClass: no NodePool has asked for it.
+func checkTags(name string) map[string]string {
+	tags := karpenterTags(name)
+	tags["karpenter.sh/nodepool"] = ""
+	return tags
+}
+
 func (s clusterNetwork) createTemplate(name string, tags map[string]string) string {
 	s.Helper()
 	out, err := s.ec2.CreateLaunchTemplate(s.Context(), &sdkec2.CreateLaunchTemplateInput{
@@ -247,6 +254,7 @@ func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string
 		s.launchInstance(map[string]string{"slipway.dev/cluster": name, "slipway.dev/group": "nodes"}): "instance group nodes",
 		s.launchInstance(karpenterTags(name)):                                                          "Karpenter's node pool nodes",
 		s.createTemplate("karpenter.k8s.aws/"+name, karpenterTags(name)):                               "Karpenter's node pool nodes",
+		s.createTemplate("karpenter.k8s.aws/check-"+name, checkTags(name)):                             "instance group nodes",
 	}
 	data = map[string]string{
 		volume: "claim db/data-0",

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// tagNodePool is set by Karpenter on what it creates; the value is the name of the NodePool.
+	// tagNodePool is set by Karpenter on what it creates. The value is the name of the NodePool; empty
+	// for the launch template with which Karpenter checks an EC2NodeClass.
 	tagNodePool = "karpenter.sh/nodepool"
 	// tagKarpenterCluster is set by Karpenter also in clusters that are not EKS's; the value is the cluster's name.
 	tagKarpenterCluster = "eks:eks-cluster-name"
@@ -28,8 +29,9 @@ const (
 // isKarpenterOf reports whether a tag of EKS was set by the Karpenter of the cluster, which gives what it creates the tags of
 // its EC2NodeClass, too. Karpenter in a cluster of EKS with the same name has no tag of Slipway.
 func isKarpenterOf(cluster, key, value string, tags awskind.Tags) bool {
-	return key == tagKarpenterCluster && value == cluster &&
-		tags[awskind.TagCluster] == cluster && tags[tagNodePool] != ""
+	_, created := tags[tagNodePool]
+
+	return created && key == tagKarpenterCluster && value == cluster && tags[awskind.TagCluster] == cluster
 }
 
 // surveyLaunchTemplates adds the launch templates that Karpenter created from EC2NodeClasses with the tags of Slipway. They are

@@ -36,9 +36,16 @@ func TestClassifyOwnership(t *testing.T) {
 		{"Karpenter's of today", awskind.Tags{
 			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod", "slipway.dev/cluster": "prod",
 		}, ownedByCluster, "Karpenter's node pool nodes"},
+		{"Karpenter's, to check an EC2NodeClass", awskind.Tags{
+			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "", "eks:eks-cluster-name": "prod", "slipway.dev/cluster": "prod",
+			"slipway.dev/group": "nodes",
+		}, ownedByCluster, "instance group nodes"},
 		{"Karpenter's in EKS's cluster of the same name", awskind.Tags{
 			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod",
 		}, ownedByOther, "Karpenter's node pool nodes"},
+		{"Karpenter's, to check an EC2NodeClass, in EKS's cluster of the same name", awskind.Tags{
+			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "", "eks:eks-cluster-name": "prod",
+		}, ownedByOther, ""},
 		{"Karpenter's of another cluster", awskind.Tags{
 			"karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod-2", "slipway.dev/cluster": "prod",
 		}, ownedByOther, "Karpenter's node pool nodes"},
