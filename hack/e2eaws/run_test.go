@@ -149,7 +149,7 @@ func TestKilledRunIsSwept(t *testing.T) {
 }
 
 // TestSweepShowsUnknownKinds checks that a resource with the tag of the run, of a kind that the sweep does not know, makes
-// the run fail, and that the policy of the state store has the tag.
+// the run fail, and that the policies of the state store, of machines and of Karpenter, have the tag.
 func TestSweepShowsUnknownKinds(t *testing.T) {
 	skipIfShort(t)
 	l := newLab(t, regiontest.Options{})
@@ -185,8 +185,8 @@ func TestSweepShowsUnknownKinds(t *testing.T) {
 		policies = answer.known
 	})
 	out := l.mustRun(t, exitFailed)
-	if policies != 1 {
-		t.Errorf("%d policies have the tag of the run, want that of the state store", policies)
+	if policies != 2 {
+		t.Errorf("%d policies have the tag of the run, want the two of the state store", policies)
 	}
 	r, _ := l.readReport(t)
 	if r.Sweep == nil || len(r.Sweep.Left) != 1 || !strings.Contains(r.Sweep.Left[0], "hostedzone/") {

@@ -53,7 +53,7 @@ func TestDiscoveryByDNS(t *testing.T) {
 
 // triggerBySNS changes the manifest: notifications to a topic trigger the function, and no rule with a pattern.
 func triggerBySNS(e *environment) {
-	e.editManifest("    discovery: DNS\n", "    discovery: DNS\n    discoveryEvents: [SNS]\n")
+	e.editManifest("    discoveryEvents:\n    - EventBridge\n", "    discoveryEvents:\n    - SNS\n")
 	e.runSlipway("apply", clusterName, "--yes")
 	rule, err := eventbridge.NewFromConfig(e.aws).DescribeRule(e.t.Context(), &eventbridge.DescribeRuleInput{Name: aws.String(functionName)})
 	if err != nil || aws.ToString(rule.EventPattern) != "" {
