@@ -354,7 +354,9 @@ func (e *environment) runStep(t *testing.T, s step) bool {
 		inner := *e
 		inner.t = t
 		s.do(&inner)
-		e.aws, e.env = inner.aws, inner.env
+		e.aws = inner.aws
+		e.env = inner.env
+		e.created = inner.created
 	})
 }
 
