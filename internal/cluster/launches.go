@@ -84,6 +84,15 @@ func (p LaunchPublisher) readFrom(ctx context.Context, from store.Store) (publis
 	return out, nil
 }
 
+// readNow returns the launches as the machine store has them now.
+func (p LaunchPublisher) readNow(ctx context.Context) (publishedLaunches, error) {
+	if err := p.session.ResolveMachineStore(ctx, p.desired); err != nil {
+		return publishedLaunches{}, err
+	}
+
+	return p.readFrom(ctx, p.desired.MachineStore)
+}
+
 // keepsKarpenter reports whether Karpenter's role must stay in a cluster that has no group of
 // Karpenter any more: machines run that it launched. The first apply after it has ended them
 // deletes the role.
@@ -153,11 +162,7 @@ func (p LaunchPublisher) Publish(ctx context.Context) ([]string, error) {
 // FindWaiting returns those of the groups whose machines Karpenter launches otherwise after a
 // rolling update, sorted.
 func (p LaunchPublisher) FindWaiting(ctx context.Context, groups []string) ([]string, error) {
-	if err := p.session.ResolveMachineStore(ctx, p.desired); err != nil {
-		return nil, err
-	}
-
-	former, err := p.readFrom(ctx, p.desired.MachineStore)
+	former, err := p.readNow(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +176,7 @@ func (p LaunchPublisher) FindWaiting(ctx context.Context, groups []string) ([]st
 // Promote lets Karpenter launch the machines of groups as the last apply wanted it. The result has
 // the groups that have changed.
 func (p LaunchPublisher) Promote(ctx context.Context, groups []string) ([]string, error) {
-	if err := p.session.ResolveMachineStore(ctx, p.desired); err != nil {
-		return nil, err
-	}
-
-	former, err := p.readFrom(ctx, p.desired.MachineStore)
+	former, err := p.readNow(ctx)
 	if err != nil {
 		return nil, err
 	}

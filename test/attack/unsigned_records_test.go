@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	cfntypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -212,14 +214,8 @@ func TestForgedProvisionerChangesNothing(t *testing.T) {
 	}
 
 	l.writeState("demo/provisioner.json", genuine)
-	for range 60 { // CloudFormation deletes what it has created, and a plan meanwhile sees two VPCs of the cluster
-		if _, _, code := l.slipway(caller{}, "plan", "demo"); code == 0 {
-			break
-		}
-
-		time.Sleep(time.Second)
-	}
-
+	// Until CloudFormation has deleted what it has created, a plan sees two VPCs of the cluster.
+	l.waitForStack(cloudformation.NewFromConfig(l.config(caller{})), cfntypes.StackStatusRollbackComplete)
 	l.must(caller{}, 0, "plan", "demo")
 	l.must(caller{}, 0, "apply", "demo", "--yes")
 }

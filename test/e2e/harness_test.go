@@ -354,9 +354,8 @@ func (e *environment) runStep(t *testing.T, s step) bool {
 		inner := *e
 		inner.t = t
 		s.do(&inner)
-		e.aws = inner.aws
-		e.env = inner.env
-		e.created = inner.created
+		inner.t = e.t
+		*e = inner
 	})
 }
 

@@ -48,22 +48,32 @@ func newPools(session *cluster.Session, set manifest.Set, req Request) pools {
 
 // Waiting implements pools.
 func (p sessionPools) Waiting(ctx context.Context) ([]string, error) {
-	d, err := cluster.Load(ctx, p.session.Env, p.session.Name)
+	publisher, err := p.publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return cluster.NewLaunchPublisher(p.session, d).FindWaiting(ctx, p.groups)
+	return publisher.FindWaiting(ctx, p.groups)
 }
 
 // Promote implements pools.
 func (p sessionPools) Promote(ctx context.Context, groups []string) ([]string, error) {
-	d, err := cluster.Load(ctx, p.session.Env, p.session.Name)
+	publisher, err := p.publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return cluster.NewLaunchPublisher(p.session, d).Promote(ctx, groups)
+	return publisher.Promote(ctx, groups)
+}
+
+// publisher returns the publisher of the launches that the manifests want now.
+func (p sessionPools) publisher(ctx context.Context) (cluster.LaunchPublisher, error) {
+	d, err := cluster.Load(ctx, p.session.Env, p.session.Name)
+	if err != nil {
+		return cluster.LaunchPublisher{}, err
+	}
+
+	return cluster.NewLaunchPublisher(p.session, d), nil
 }
 
 // update is what an update changes.

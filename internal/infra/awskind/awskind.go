@@ -43,6 +43,9 @@ const (
 	// TagClusterOwned plus the cluster's name, with the value "owned", is the tag that in-cluster controllers
 	// look for.
 	TagClusterOwned = "kubernetes.io/cluster/"
+	// TagNodePool is set by Karpenter on what it creates. The value is the name of the NodePool; empty for the launch template
+	// with which Karpenter checks an EC2NodeClass.
+	TagNodePool = "karpenter.sh/nodepool"
 )
 
 // AllKinds returns the zero value of every kind, in the order of the documentation.

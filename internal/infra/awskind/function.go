@@ -54,6 +54,13 @@ func (LambdaFunction) Kind() graph.Kind {
 	}
 }
 
+// The principals of the services that trigger functions and run them. They are the same in all partitions.
+const (
+	PrincipalLambda      = "lambda.amazonaws.com"
+	PrincipalEventBridge = "events.amazonaws.com"
+	PrincipalSNS         = "sns.amazonaws.com"
+)
+
 // LambdaPermission is a statement of the policy of a function that lets a service invoke it.
 type LambdaPermission struct {
 	Function  graph.Ref[LambdaFunction] `aws:"FunctionName,immutable" tf:"function_name"`

@@ -7,12 +7,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// The principals of Lambda and EventBridge are the same in all partitions.
-const (
-	functionPrincipal = "lambda.amazonaws.com"
-	eventsPrincipal   = "events.amazonaws.com"
-)
-
 // functionARN returns the ARN of the function that keeps DNS records.
 func (s policyBuilder) functionARN() string { return s.regionalARN("lambda", "function:"+s.Function) }
 
@@ -58,10 +52,10 @@ func (s policyBuilder) functionReadStatements() []Statement {
 // triggers returns the principals of the services that trigger the function.
 func (s policyBuilder) triggers() []string {
 	if s.HasTopic {
-		return []string{eventsPrincipal, topicPrincipal}
+		return []string{awskind.PrincipalEventBridge, awskind.PrincipalSNS}
 	}
 
-	return []string{eventsPrincipal}
+	return []string{awskind.PrincipalEventBridge}
 }
 
 // functionStatements allows managing the function, its rule and its log group, and passing its role to Lambda.
@@ -93,7 +87,7 @@ func (s policyBuilder) functionStatements() []Statement {
 			"PassFunctionRole",
 			qualifyActions("iam", "PassRole"),
 			[]string{"arn:" + s.Partition + ":iam::" + s.Account + ":role" + s.RolePath + s.FunctionRole},
-			stringEquals("iam:PassedToService", functionPrincipal),
+			stringEquals("iam:PassedToService", awskind.PrincipalLambda),
 		),
 		newStatement(
 			"ChangeRule",

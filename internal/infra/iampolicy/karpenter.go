@@ -9,9 +9,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// tagNodePool is a tag that Karpenter gives what it creates.
-const tagNodePool = "karpenter.sh/nodepool"
-
 // KarpenterBoundaryName returns the name of the permissions boundary of the roles of Karpenter in
 // the clusters whose machines read the store in a bucket.
 func KarpenterBoundaryName(bucket string) string { return "slipway-karpenter-" + bucket }
@@ -170,7 +167,7 @@ func readForKarpenter() Statement {
 func (k karpenterPolicy) own() condition {
 	return condition{
 		"StringEquals": {"aws:ResourceTag/" + awskind.TagCluster: {k.cluster}},
-		"StringLike":   {"aws:ResourceTag/" + tagNodePool: {"*"}},
+		"StringLike":   {"aws:ResourceTag/" + awskind.TagNodePool: {"*"}},
 	}
 }
 
@@ -178,7 +175,7 @@ func (k karpenterPolicy) own() condition {
 func (k karpenterPolicy) created() condition {
 	return condition{
 		"StringEquals": {"aws:RequestTag/" + awskind.TagCluster: {k.cluster}},
-		"StringLike":   {"aws:RequestTag/" + tagNodePool: {"*"}},
+		"StringLike":   {"aws:RequestTag/" + awskind.TagNodePool: {"*"}},
 	}
 }
 
@@ -186,7 +183,7 @@ func (k karpenterPolicy) launchStatements() []Statement {
 	launch := qualifyActions("ec2", "CreateFleet", "RunInstances")
 	machine := condition{
 		"StringEquals": {"ec2:MetadataHttpTokens": {"required"}},
-		"StringLike":   {"aws:RequestTag/" + tagNodePool: {"*"}},
+		"StringLike":   {"aws:RequestTag/" + awskind.TagNodePool: {"*"}},
 		"ArnLike":      {"ec2:InstanceProfile": {k.profile}},
 	}
 	maps.Copy(machine["StringEquals"], k.worker["StringEquals"])

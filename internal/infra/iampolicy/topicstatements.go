@@ -2,9 +2,6 @@
 
 package iampolicy
 
-// topicPrincipal is the principal of SNS. It is the same in all partitions.
-const topicPrincipal = "sns.amazonaws.com"
-
 // topicARN returns the ARN of the topic that triggers the function.
 func (s policyBuilder) topicARN() string { return s.regionalARN("sns", s.Function) }
 

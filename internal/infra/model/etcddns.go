@@ -108,19 +108,13 @@ func addFunctionRole(b *builder) graph.Ref[awskind.IAMRole] {
 		Description: "DNS records of the etcd members of the Kubernetes cluster " + b.clusterName(),
 		TrustPolicy: policyDocument(policyStatement{
 			ID:        "Function",
-			Principal: policyPrincipal{"Service": functionPrincipal},
+			Principal: policyPrincipal{"Service": awskind.PrincipalLambda},
 			Actions:   []string{"sts:AssumeRole"},
 		}),
 		Tags:                b.resourceTags(awskind.IAMRole{}.Kind(), functionName, nil),
 		PermissionsBoundary: b.MachineStore.Boundary,
 	})
 }
-
-// The principals of Lambda and EventBridge are the same in all partitions.
-const (
-	functionPrincipal = "lambda.amazonaws.com"
-	eventsPrincipal   = "events.amazonaws.com"
-)
 
 // functionPolicy allows the function to find the machines of the control plane, to change the
 // records of etcd's members in their zone, and to write its log.
@@ -242,7 +236,7 @@ func addFunctionRule(
 	return graph.Add(b.graph, functionName, awskind.LambdaPermission{
 		Function:  function,
 		Action:    "lambda:InvokeFunction",
-		Principal: eventsPrincipal,
+		Principal: awskind.PrincipalEventBridge,
 		SourceARN: rule.Attr("Arn"),
 	})
 }

@@ -14,8 +14,6 @@ import (
 const (
 	// topicPermissionName is the name, in the graph, of the permission of SNS.
 	topicPermissionName = functionName + "-sns"
-	// topicPrincipal is the same in all partitions.
-	topicPrincipal = "sns.amazonaws.com"
 	// scalingRole is the path of the service-linked roles with which Auto Scaling publishes
 	// notifications. The account may not have one yet, so the policy of the topic does not name it as
 	// a principal.
@@ -58,7 +56,7 @@ func addFunctionTopic(
 	permission := graph.Add(b.graph, topicPermissionName, awskind.LambdaPermission{
 		Function:  function,
 		Action:    "lambda:InvokeFunction",
-		Principal: topicPrincipal,
+		Principal: awskind.PrincipalSNS,
 		SourceARN: topic.Attr("TopicArn"),
 	})
 

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -205,16 +203,9 @@ func (s *Service) addNewGroup(
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }
 
-// newUUID returns a random id in the form of a UUID.
-func newUUID(random io.Reader) string {
-	id := sdkshape.RandomHex(random, 32)
-
-	return fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
-}
-
 // newGroup returns the group of a request whose sizes are valid.
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
-	uuid := newUUID(s.cfg.Rand)
+	uuid := sdkshape.RandomUUID(s.cfg.Rand)
 	g := &group{
 		Tags: map[string]groupTag{},
 		Shape: &sdk.Group{

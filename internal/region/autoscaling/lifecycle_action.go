@@ -42,7 +42,7 @@ func (s *Service) startActions(g *group, id string, m movement) bool {
 
 		actions = append(actions, &lifecycleAction{
 			Hook:    name,
-			Token:   newUUID(s.cfg.Rand),
+			Token:   sdkshape.RandomUUID(s.cfg.Rand),
 			Default: h.DefaultResult,
 			Expires: now.Add(time.Duration(h.HeartbeatSeconds) * time.Second),
 			Limit:   now.Add(time.Duration(h.globalTimeout()) * time.Second),

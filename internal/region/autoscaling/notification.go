@@ -174,7 +174,7 @@ func (s notificationHandlers) newTestNotification(g *group, topic string) Notifi
 
 	return s.newNotification(topic, fmt.Sprintf("Auto Scaling: test notification for group %q", name), map[string]any{
 		"AccountId":            s.cfg.Account,
-		"RequestId":            newUUID(s.cfg.Rand),
+		"RequestId":            sdkshape.RandomUUID(s.cfg.Rand),
 		"AutoScalingGroupARN":  sdkshape.String(g.Shape.AutoScalingGroupARN),
 		"AutoScalingGroupName": name,
 		"Service":              "AWS Auto Scaling",

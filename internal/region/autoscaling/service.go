@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wakeup"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -96,7 +97,7 @@ type Service struct {
 	cfg   Config
 	st    *serviceState
 	store *state.Store  // its lock guards st
-	wake  chan struct{} // makes Run reconcile
+	wake  wakeup.Signal // makes Run reconcile
 }
 
 // serviceState is the whole state of Auto Scaling, saved as JSON.
@@ -147,7 +148,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.MaxGroups = 500
 	}
 
-	s := &Service{cfg: cfg, st: &serviceState{}, wake: make(chan struct{}, 1)}
+	s := &Service{cfg: cfg, st: &serviceState{}, wake: wakeup.New()}
 	s.store = &state.Store{
 		Name:     "autoscaling",
 		Backend:  cfg.State,
@@ -169,29 +170,15 @@ func New(cfg Config) (*Service, error) {
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // RequestReconcile makes Run reconcile the groups soon. It does not block.
-func (s *Service) RequestReconcile() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Service) RequestReconcile() { s.wake.Send() }
 
 // Run reconciles the groups after every change and every second, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-t.C:
-		}
-
+	s.wake.Loop(ctx, func(ctx context.Context) {
 		if err := s.Reconcile(ctx); err != nil {
 			s.cfg.Log.ErrorContext(ctx, "failed to save the state of autoscaling", slog.Any("error", err))
 		}
-	}
+	})
 }
 
 // Wire returns the operations of Auto Scaling for the endpoint that serves them.

@@ -121,7 +121,7 @@ func (s changeSetHandlers) createChangeSet(
 		}
 
 		cs := &changeSet{
-			ID:           s.buildARN("changeSet/" + sdkshape.String(in.ChangeSetName) + "/" + s.newUUID()),
+			ID:           s.buildARN("changeSet/" + sdkshape.String(in.ChangeSetName) + "/" + sdkshape.RandomUUID(s.cfg.Rand)),
 			Name:         sdkshape.String(in.ChangeSetName),
 			Kind:         kind,
 			Description:  sdkshape.String(in.Description),
@@ -402,7 +402,7 @@ func (s changeSetHandlers) executeChangeSet(
 
 	// The other change sets were computed for the content before this one.
 	st.ChangeSets = map[string]*changeSet{cs.ID: cs}
-	s.wakeRunner()
+	s.wake.Send()
 
 	return &sdk.ExecuteChangeSetOutput{}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -86,7 +87,7 @@ func (s *Service) deleteResource(
 	if err != nil {
 		return errors.Join(
 			err,
-			s.saveResourceStatus(st, r, "DELETE"+suffixFailed, handlerMessage(err, s.newUUID())),
+			s.saveResourceStatus(st, r, "DELETE"+suffixFailed, handlerMessage(err, sdkshape.RandomUUID(s.cfg.Rand))),
 		)
 	}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -374,7 +375,7 @@ func (s *Service) failResource(
 		return errStopping
 	}
 
-	message := handlerMessage(cause, s.newUUID())
+	message := handlerMessage(cause, sdkshape.RandomUUID(s.cfg.Rand))
 	if errors.Is(context.Cause(ctx), errCancelled) {
 		cause = errCancelled
 		message = map[string]string{"CREATE": "Resource creation cancelled", "UPDATE": "Resource update cancelled"}[verb]

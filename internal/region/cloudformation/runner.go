@@ -19,14 +19,6 @@ import (
 // errStopping ends an operation because the region's process ends. The next process resumes the operation.
 var errStopping = errors.New("the region stops")
 
-// wakeRunner makes Run look for pending operations. It does not block.
-func (s *Service) wakeRunner() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Run carries out the operations of stacks until ctx ends, each stack in a goroutine of its own.
 func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -43,7 +35,7 @@ func (s *Service) Run(ctx context.Context) {
 				s.mu.Lock()
 				delete(s.cancelFuncs, id)
 				s.mu.Unlock()
-				s.wakeRunner() // another operation may be pending
+				s.wake.Send() // another operation may be pending
 			})
 		}
 

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wakeup"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -71,7 +72,7 @@ type Service struct {
 	services map[string]wire.Service
 	state    *serviceState
 	store    *state.Store
-	wake     chan struct{}
+	wake     wakeup.Signal
 
 	responses customResponses
 
@@ -94,7 +95,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{
 		cfg:         cfg,
 		state:       &serviceState{},
-		wake:        make(chan struct{}, 1),
+		wake:        wakeup.New(),
 		services:    map[string]wire.Service{},
 		cancelFuncs: map[string]context.CancelCauseFunc{},
 	}
@@ -128,11 +129,6 @@ func (s *Service) Wire() wire.Service {
 		Authorize:  s.authorizeRequest,
 		Operations: s.wireOperations(),
 	}
-}
-
-func (s *Service) newUUID() string {
-	h := sdkshape.RandomHex(s.cfg.Rand, 32)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
 func (s *Service) buildARN(rest string) string {

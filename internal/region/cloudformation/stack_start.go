@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // stackSettings are the settings of a stack that are not part of its content.
@@ -50,7 +51,7 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	}
 
 	st := &stack{
-		ID:         s.buildARN("stack/" + in.name + "/" + s.newUUID()),
+		ID:         s.buildARN("stack/" + in.name + "/" + sdkshape.RandomUUID(s.cfg.Rand)),
 		Name:       in.name,
 		Created:    s.cfg.Now().UTC(),
 		Resources:  map[string]*resource{},

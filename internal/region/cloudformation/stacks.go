@@ -79,7 +79,7 @@ func (s stackHandlers) createStack(
 		return nil, err
 	}
 
-	s.wakeRunner()
+	s.wake.Send()
 
 	return &sdk.CreateStackOutput{StackId: new(id)}, nil
 }
@@ -161,7 +161,7 @@ func (s stackHandlers) updateStack(
 		return nil, err
 	}
 
-	s.wakeRunner()
+	s.wake.Send()
 
 	return &sdk.UpdateStackOutput{StackId: new(id)}, nil
 }
@@ -260,7 +260,7 @@ func (s stackHandlers) deleteStack(
 
 	if id != "" {
 		s.cancelRunning(id, errCancelled)
-		s.wakeRunner()
+		s.wake.Send()
 	}
 
 	return &sdk.DeleteStackOutput{}, nil
@@ -399,7 +399,7 @@ func (s stackHandlers) continueUpdateRollback(
 
 	s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixInProgress, "User Initiated")
 	s.startOperation(st, op)
-	s.wakeRunner()
+	s.wake.Send()
 
 	return &sdk.ContinueUpdateRollbackOutput{}, nil
 }

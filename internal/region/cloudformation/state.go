@@ -182,7 +182,7 @@ func (s *Service) setStackStatus(st *stack, status, reason string) {
 	st.Status = status
 	st.Reason = reason
 	s.addEvent(st, stackEvent{
-		ID:       s.newUUID(),
+		ID:       sdkshape.RandomUUID(s.cfg.Rand),
 		Logical:  st.Name,
 		Physical: st.ID,
 		Type:     stackTypeName,

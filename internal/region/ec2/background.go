@@ -25,7 +25,7 @@ func (s *Service) enqueueJob(key string, f func(context.Context)) {
 		f(ctx)
 	})
 
-	s.wakeRunLoop()
+	s.wake.Send()
 }
 
 // completeJob applies the transition that ends a job; cause is the job's error or nil. A job that the end of

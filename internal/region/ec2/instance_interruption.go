@@ -24,7 +24,7 @@ func (s *Service) InterruptSpotInstance(id string, notice time.Duration) error {
 
 		x.InterruptedAt = s.cfg.Now().UTC().Add(notice)
 		s.st.Pending = append(s.st.Pending, transition{At: x.InterruptedAt, Kind: transitionInstanceInterrupted, ID: id})
-		s.wakeRunLoop()
+		s.wake.Send()
 		s.markChanged()
 
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
+	"github.com/slipway-k8s/slipway/internal/region/wakeup"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -151,8 +152,8 @@ type Service struct {
 	instanceTypeNames []string                    // sorted
 	jobLocks          keyedMutex                  // one job at a time for each instance or volume
 	watchers          []func()                    // see AddWatcher
-	wake              chan struct{}               // makes Run look for jobs and transitions
-	networkChanged    chan struct{}               // makes runNetworkSync compute the network
+	wake              wakeup.Signal               // makes Run look for jobs and transitions
+	networkChanged    wakeup.Signal               // makes runNetworkSync compute the network
 
 	syncMu         sync.Mutex // guards the following two
 	syncedRevision uint64     // the networkRevision that Network has
@@ -192,8 +193,8 @@ func New(cfg Config) (*Service, error) {
 		cfg:               cfg,
 		instanceTypes:     types,
 		instanceTypeNames: order,
-		wake:              make(chan struct{}, 1),
-		networkChanged:    make(chan struct{}, 1),
+		wake:              wakeup.New(),
+		networkChanged:    wakeup.New(),
 		networkRevision:   1, // more than syncedRevision, so that the first sync is not skipped
 		st:                &serviceState{},
 	}
@@ -244,14 +245,6 @@ func (s *Service) Health() netspec.TargetHealth {
 	return s.cfg.Network.Health()
 }
 
-// wakeRunLoop makes Run look for jobs and transitions now. It does not block.
-func (s *Service) wakeRunLoop() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // markChanged records that the state has changed. The caller holds the lock.
 func (s *Service) markChanged() {
 	s.store.MarkChanged()
@@ -261,10 +254,7 @@ func (s *Service) markChanged() {
 // markNetworkChanged records that the desired network may have changed. The caller holds the lock.
 func (s *Service) markNetworkChanged() {
 	s.networkRevision++
-	select {
-	case s.networkChanged <- struct{}{}:
-	default:
-	}
+	s.networkChanged.Send()
 }
 
 // withLock runs f with the due transitions applied, saves what f changed, and calls the watchers.

@@ -25,7 +25,7 @@ func (s *Service) scheduleTransition(kind, id string) {
 	}
 
 	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(delay), Kind: kind, ID: id})
-	s.wakeRunLoop()
+	s.wake.Send()
 }
 
 // provisioningKind returns the name under which a delay is configured for a transition, as in fault.Kinds.

@@ -66,7 +66,7 @@ func (s volumeHandlers) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	}
 
 	s.jobs = append(s.jobs, func(ctx context.Context) { s.detachWhenUnmounted(ctx, id, instance) })
-	s.wakeRunLoop()
+	s.wake.Send()
 }
 
 // detachRetryInterval is how often the detachment of a mounted volume is tried again.

@@ -53,19 +53,13 @@ type envelope struct {
 	Detail     map[string]any `json:"detail"`
 }
 
-// newUUID returns a random id in the form of a UUID.
-func (s *Service) newUUID() string {
-	h := sdkshape.RandomHex(s.cfg.Rand, 32)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
 // Emit sends an event to the targets of all rules that match it. It does not wait for the delivery. It may be called
 // under the lock of another service.
 func (s *Service) Emit(e Event) {
 	now := s.cfg.Now().UTC()
 	full := envelope{
 		Version:    "0",
-		ID:         s.newUUID(),
+		ID:         sdkshape.RandomUUID(s.cfg.Rand),
 		DetailType: e.DetailType,
 		Source:     e.Source,
 		Account:    s.cfg.Account,
@@ -129,29 +123,8 @@ func newDelivery(t *sdk.Target, d delivery, now time.Time) delivery {
 	return d
 }
 
-// requestDelivery makes Run deliver soon. It does not block.
-func (s *Service) requestDelivery() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Run delivers events until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-t.C:
-		}
-
-		s.Deliver(ctx)
-	}
-}
+func (s *Service) Run(ctx context.Context) { s.wake.Loop(ctx, s.Deliver) }
 
 // Deliver makes one attempt of each delivery that is due. Run calls it; tests may call it.
 func (s *Service) Deliver(ctx context.Context) {

@@ -122,8 +122,8 @@ func (s *Service) toRule(name string) *sdk.Rule {
 		EventBusName: new(defaultBus),
 		State:        new(sdk.RuleStateEnabled),
 
-		EventPattern:       stringOrNil(r.Pattern),
-		ScheduleExpression: stringOrNil(r.Schedule),
+		EventPattern:       sdkshape.StringOrNil(r.Pattern),
+		ScheduleExpression: sdkshape.StringOrNil(r.Schedule),
 	}
 	if !r.Enabled {
 		out.State = new(sdk.RuleStateDisabled)

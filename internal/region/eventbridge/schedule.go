@@ -89,7 +89,7 @@ type queuedEvent struct {
 func (s *Service) scheduledEvent(rule string, now time.Time) (queuedEvent, error) {
 	full := envelope{
 		Version:    "0",
-		ID:         s.newUUID(),
+		ID:         sdkshape.RandomUUID(s.cfg.Rand),
 		DetailType: "Scheduled Event",
 		Source:     "aws.events",
 		Account:    s.cfg.Account,
@@ -119,15 +119,6 @@ func (s *Service) runSchedules() {
 	if err := s.queueScheduled(); err != nil {
 		s.cfg.Log.Error("failed to save the events of schedules", slog.Any("error", err))
 	}
-}
-
-// stringOrNil returns nil for an empty string.
-func stringOrNil(s string) *string {
-	if s == "" {
-		return nil
-	}
-
-	return &s
 }
 
 // checkSchedule refuses the schedules that EventBridge refuses.

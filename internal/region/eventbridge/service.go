@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
+	"github.com/slipway-k8s/slipway/internal/region/wakeup"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -46,7 +47,7 @@ type Service struct {
 	st     *serviceState // guarded by the store's lock
 	store  *state.Store
 	unseen visibility.Tracker // rules by name
-	wake   chan struct{}      // makes Run deliver
+	wake   wakeup.Signal      // makes Run deliver
 }
 
 // serviceState is the saved state.
@@ -72,12 +73,12 @@ func New(cfg Config) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 
-	s := &Service{cfg: cfg, st: &serviceState{}, wake: make(chan struct{}, 1)}
+	s := &Service{cfg: cfg, st: &serviceState{}, wake: wakeup.New()}
 	s.store = &state.Store{
 		Name:     "eventbridge",
 		State:    s.st,
 		Backend:  cfg.State,
-		OnChange: s.requestDelivery,
+		OnChange: s.wake.Send,
 	}
 	if err := s.store.Load(); err != nil {
 		return nil, err

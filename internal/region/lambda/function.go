@@ -301,8 +301,7 @@ func (f *function) setEnvironment(variables map[string]*string) error {
 // touch records a change of a function, which is not ready for a while.
 func (s *Service) touch(f *function) {
 	f.Modified = s.cfg.Now().UTC()
-	h := sdkshape.RandomHex(s.cfg.Rand, 32)
-	f.Revision = h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	f.Revision = sdkshape.RandomUUID(s.cfg.Rand)
 }
 
 // checkReady refuses a change of a function that is not ready.

@@ -38,11 +38,6 @@ type queuedEvent struct {
 	Expires   time.Time
 }
 
-func (s *Service) newRequestID() string {
-	h := sdkshape.RandomHex(s.cfg.Rand, 32)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
 // invoke runs a function and waits for its answer, or queues the event.
 func (s *Service) invoke(ctx context.Context, in *sdk.InvokeInput) (*sdk.InvokeOutput, error) {
 	name := s.functionName(in.FunctionName)
@@ -72,7 +67,7 @@ func (s *Service) invoke(ctx context.Context, in *sdk.InvokeInput) (*sdk.InvokeO
 		return &sdk.InvokeOutput{}, nil
 	}
 
-	o, err := s.runOnce(name, f, s.newRequestID(), payload) //nolint:contextcheck // an environment outlives the request that starts it
+	o, err := s.runOnce(name, f, sdkshape.RandomUUID(s.cfg.Rand), payload) //nolint:contextcheck // an environment outlives the request that starts it
 	if err != nil {
 		s.logStartFailure(ctx, name, err)
 		o = newFailure("Runtime.InvalidEntrypoint", err.Error())
@@ -127,7 +122,7 @@ func (s *Service) enqueue(name string, payload []byte) error {
 
 	return s.store.Update(func() error {
 		s.st.Queue = append(s.st.Queue, queuedEvent{
-			ID:        s.newRequestID(),
+			ID:        sdkshape.RandomUUID(s.cfg.Rand),
 			Function:  name,
 			Body:      string(payload),
 			NotBefore: now,
@@ -136,14 +131,6 @@ func (s *Service) enqueue(name string, payload []byte) error {
 
 		return nil
 	})
-}
-
-// requestQueue makes Run look at the queue soon. It does not block.
-func (s *Service) requestQueue() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Run runs the events in the queue until ctx ends. Then it ends all processes of functions.
@@ -170,7 +157,7 @@ func (s *Service) Run(ctx context.Context) {
 			running.Go(func() {
 				s.runQueued(ctx, e)
 				started.remove(e.ID)
-				s.requestQueue()
+				s.wake.Send()
 			})
 		}
 	}

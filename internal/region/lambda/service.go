@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
+	"github.com/slipway-k8s/slipway/internal/region/wakeup"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -73,7 +74,7 @@ type Service struct {
 	store  *state.Store
 	unseen visibility.Tracker
 	pool   *environmentPool
-	wake   chan struct{} // makes Run look at the queue
+	wake   wakeup.Signal // makes Run look at the queue
 }
 
 // serviceState is the saved state.
@@ -110,13 +111,13 @@ func New(cfg Config) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 
-	s := &Service{cfg: cfg, st: &serviceState{}, wake: make(chan struct{}, 1)}
+	s := &Service{cfg: cfg, st: &serviceState{}, wake: wakeup.New()}
 	s.pool = newEnvironmentPool(s)
 	s.store = &state.Store{
 		Name:     "lambda",
 		State:    s.st,
 		Backend:  cfg.State,
-		OnChange: s.requestQueue,
+		OnChange: s.wake.Send,
 	}
 	if err := s.store.Load(); err != nil {
 		return nil, err

@@ -2,7 +2,11 @@
 
 package s3
 
-import "github.com/aws/aws-sdk-go/service/s3"
+import (
+	"github.com/aws/aws-sdk-go/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+)
 
 // The shapes of S3 with the type of a checksum and the checksum CRC-64/NVME, which those of aws-sdk-go v1 do not have.
 // Members of the same name replace those of the shapes.
@@ -118,13 +122,6 @@ type (
 )
 
 // checksumType returns the type of a version's checksums; nil if it has none.
-func (v objectVersion) checksumType() *string { return setText(v.Headers[checksumTypeHeader]) }
-
-// setText returns a pointer to text; nil if it is empty.
-func setText(text string) *string {
-	if text == "" {
-		return nil
-	}
-
-	return &text
+func (v objectVersion) checksumType() *string {
+	return sdkshape.StringOrNil(v.Headers[checksumTypeHeader])
 }

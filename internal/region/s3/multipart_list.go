@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*listPartsOutput, error) {
@@ -60,8 +62,8 @@ func newInitiator() *s3.Initiator { return &s3.Initiator{ID: new(ownerID), Displ
 // addListedParts adds the parts of an upload to a list, from the one after its marker. Parts have their checksums if the
 // creator of the upload chose one.
 func addListedParts(out *listPartsOutput, u *multipartUpload) {
-	out.ChecksumAlgorithm = setText(strings.ToUpper(u.Checksum))
-	out.ChecksumType = setText(u.ChecksumType)
+	out.ChecksumAlgorithm = sdkshape.StringOrNil(strings.ToUpper(u.Checksum))
+	out.ChecksumType = sdkshape.StringOrNil(u.ChecksumType)
 
 	for _, n := range slices.Sorted(maps.Keys(u.Parts)) {
 		if n <= *out.PartNumberMarker {
@@ -160,9 +162,9 @@ func addListedUploads(out *listMultipartUploadsOutput, b *bucket) {
 				Initiator:         newInitiator(),
 				Owner:             newOwner(),
 				StorageClass:      objectVersion{Headers: u.Headers}.storageClass(),
-				ChecksumAlgorithm: setText(strings.ToUpper(u.Checksum)),
+				ChecksumAlgorithm: sdkshape.StringOrNil(strings.ToUpper(u.Checksum)),
 			},
-			ChecksumType: setText(u.ChecksumType),
+			ChecksumType: sdkshape.StringOrNil(u.ChecksumType),
 		})
 	}
 }

@@ -52,6 +52,26 @@ func RandomHex(r io.Reader, n int) string {
 	return hex.EncodeToString(b)[:n]
 }
 
+// RandomUUID returns a random id in the form of a UUID from r.
+func RandomUUID(r io.Reader) string { return FormatUUID(RandomHex(r, uuidDigits)) }
+
+// uuidDigits is the number of hexadecimal digits of a UUID.
+const uuidDigits = 32
+
+// FormatUUID returns 32 hexadecimal digits in the form of a UUID.
+func FormatUUID(digits string) string {
+	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]
+}
+
+// StringOrNil returns nil for an empty string.
+func StringOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+
+	return &s
+}
+
 // tokenSumBytes is the length of the checksum in a token.
 const tokenSumBytes = 6
 

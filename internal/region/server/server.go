@@ -8,7 +8,6 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/fault"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -308,9 +308,5 @@ func isReadOperation(op string) bool {
 
 // newRequestID returns a random request id in the format of a UUID.
 func newRequestID() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails since Go 1.24
-	h := hex.EncodeToString(b)
-
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	return sdkshape.RandomUUID(rand.Reader)
 }

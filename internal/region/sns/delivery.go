@@ -76,7 +76,7 @@ func (s *Service) Publish(m Message) error {
 			return err
 		}
 
-		id := s.newUUID()
+		id := sdkshape.RandomUUID(s.cfg.Rand)
 		for _, key := range sdkshape.SortedKeys(t.Subscriptions) {
 			d := delivery{
 				ID:           id,
@@ -166,29 +166,8 @@ func (s *Service) encode(d delivery, m Message) (string, error) {
 	return string(body), nil
 }
 
-// requestDelivery makes Run deliver soon. It does not block.
-func (s *Service) requestDelivery() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Run delivers messages until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-t.C:
-		}
-
-		s.Deliver(ctx)
-	}
-}
+func (s *Service) Run(ctx context.Context) { s.wake.Loop(ctx, s.Deliver) }
 
 // Deliver makes one attempt of each delivery that is due. Run calls it; tests may call it.
 func (s *Service) Deliver(ctx context.Context) {

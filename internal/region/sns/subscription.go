@@ -22,11 +22,6 @@ func unsupportedProtocols() string {
 	return " application email email-json firehose http https sms sqs "
 }
 
-func (s *Service) newUUID() string {
-	h := sdkshape.RandomHex(s.cfg.Rand, 32)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
 // subscribe subscribes a function. It needs no confirmation: who may subscribe a function of the
 // account owns it. A second subscription of a function to a topic is the first one.
 func (s *Service) subscribe(ctx context.Context, in *sdk.SubscribeInput) (*sdk.SubscribeOutput, error) {
@@ -46,7 +41,7 @@ func (s *Service) subscribe(ctx context.Context, in *sdk.SubscribeInput) (*sdk.S
 		}
 	}
 
-	id := s.newUUID()
+	id := sdkshape.RandomUUID(s.cfg.Rand)
 	arn := *in.TopicArn + ":" + id
 	t.Subscriptions[id] = &subscription{Function: function, Principal: wire.CallerFrom(ctx).ARN}
 	s.unseen.Track(arn)

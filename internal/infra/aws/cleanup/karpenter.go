@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// tagNodePool is set by Karpenter on what it creates. The value is the name of the NodePool; empty
-	// for the launch template with which Karpenter checks an EC2NodeClass.
-	tagNodePool = "karpenter.sh/nodepool"
 	// tagKarpenterCluster is set by Karpenter also in clusters that are not EKS's; the value is the cluster's name.
 	tagKarpenterCluster = "eks:eks-cluster-name"
 	// actionOfLaunchers is the action with which Karpenter launches machines.
@@ -29,7 +26,7 @@ const (
 // isKarpenterOf reports whether a tag of EKS was set by the Karpenter of the cluster, which gives what it creates the tags of
 // its EC2NodeClass, too. Karpenter in a cluster of EKS with the same name has no tag of Slipway.
 func isKarpenterOf(cluster, key, value string, tags awskind.Tags) bool {
-	_, created := tags[tagNodePool]
+	_, created := tags[awskind.TagNodePool]
 
 	return created && key == tagKarpenterCluster && value == cluster && tags[awskind.TagCluster] == cluster
 }
@@ -40,7 +37,7 @@ func (s *leftoverSurvey) surveyLaunchTemplates(ctx context.Context) error {
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(s.finder.ec2, &ec2.DescribeLaunchTemplatesInput{
 		Filters: slices.Concat(
 			driver.NewFilters("tag:"+awskind.TagCluster, s.finder.cluster),
-			driver.NewFilters("tag-key", tagNodePool),
+			driver.NewFilters("tag-key", awskind.TagNodePool),
 		),
 	})
 

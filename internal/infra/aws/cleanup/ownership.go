@@ -92,7 +92,7 @@ func creatorFromTags(tags awskind.Tags) string {
 		{"gateway.k8s.aws.nlb/stack", "gateway"},
 		{"gateway.k8s.aws.alb/stack", "gateway"},
 		{"CSIVolumeSnapshotName", "volume snapshot"},
-		{tagNodePool, "Karpenter's node pool"},
+		{awskind.TagNodePool, "Karpenter's node pool"},
 		{"node.k8s.amazonaws.com/instance_id", "the VPC CNI of"},
 		{"slipway.dev/group", "instance group"},
 		{awskind.TagSetAside, "slipway etcd move of slot"},

@@ -26,7 +26,7 @@ func IsProfileInUse(ctx context.Context, cfg aws.Config, arn string) (bool, erro
 func HasKarpenterMachines(ctx context.Context, cfg aws.Config, cluster string) (bool, error) {
 	found, err := hasInstances(ctx, cfg, slices.Concat(
 		driver.NewFilters("tag:"+awskind.TagCluster, cluster),
-		driver.NewFilters("tag-key", "karpenter.sh/nodepool"),
+		driver.NewFilters("tag-key", awskind.TagNodePool),
 	))
 
 	return found, transport.Wrap(err, "find the instances of Karpenter in cluster %s", cluster)

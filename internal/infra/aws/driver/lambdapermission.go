@@ -34,7 +34,7 @@ type functionPolicyAPI interface {
 // permissionStatement returns the id of the statement that Slipway adds to the policy of a function for a service.
 func permissionStatement(principal string) string {
 	const base = "slipway"
-	if principal == eventsPrincipal {
+	if principal == awskind.PrincipalEventBridge {
 		return base
 	}
 
@@ -42,9 +42,6 @@ func permissionStatement(principal string) string {
 
 	return base + "-" + service
 }
-
-// eventsPrincipal is the principal of EventBridge.
-const eventsPrincipal = "events.amazonaws.com"
 
 // registerFunctionPermissions registers the driver of the permissions of functions. They are read with their function.
 func registerFunctionPermissions(c *Cloud, api functionPolicyAPI) {

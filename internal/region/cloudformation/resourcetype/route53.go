@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // hostedZoneTypes are the types of Route 53.
@@ -245,6 +246,5 @@ func findZoneID(ctx context.Context, req *Request) (string, error) {
 
 // newCallerReference returns a random UUID, which makes a creation idempotent.
 func newCallerReference(req *Request) string {
-	h := req.Engine.RandomHex(32)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	return sdkshape.FormatUUID(req.Engine.RandomHex(32))
 }
